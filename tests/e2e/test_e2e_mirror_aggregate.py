@@ -10,22 +10,21 @@ import subprocess
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
 from mirror_clusters import Cluster
+from numbered_messages import Brought, numbers_in, publish_while
 from processes import eventually
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.zk.client import ZooKeeperClient
 
 PARTITIONS = {"dc-east": 4, "dc-west": 2}
-Brought = dict[tuple[str, int], list[int]]
 
 
 @pytest.fixture(scope="module")
@@ -51,52 +50,11 @@ def clusters(
         cluster.end()
 
 
-def publish(cluster: Cluster, name: str, topic: str, begin: int, seconds: float) -> None:
-    """Numbered messages to each partition in turn, for so long."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5, "log_level": 0})
-    number, until = begin, time.monotonic() + seconds
-    while time.monotonic() < until:
-        for partition in range(PARTITIONS[name]):
-            producer.produce(topic, f"{name} {partition} {number}".encode().ljust(200), partition=partition)
-        number += 1
-        producer.poll(0)
-        if number % 10 == 0:
-            time.sleep(0.01)
-    assert producer.flush(60) == 0
-
-
-def brought(cluster: Cluster, topic: str) -> Brought:
-    """(source, its partition) → the numbers of its messages, in the order in which they lie there."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap,
-            "group.id": "test",
-            "enable.partition.eof": True,
-            "log_level": 0,
-        }
-    )
-    found: Brought = defaultdict(list)
-    partitions = list(consumer.list_topics(topic, 10).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
-    ended: set[int] = set()
-    while len(ended) < len(partitions):
-        message = consumer.poll(10)
-        assert message is not None, "the topic cannot be read"
-        if message.error() is not None:
-            ended.add(message.partition() or 0)
-            continue
-        name, partition, number = (message.value() or b"").decode().split()
-        assert int(partition) == message.partition()
-        found[name, int(partition)].append(int(number))
-    consumer.close()
-    return found
-
-
 def all_is_there(live: dict[str, Cluster], offline: Cluster, topic: str) -> Brought:
     """Wait until as many messages came as were published, then compare each."""
     wanted: Brought = {}
     for cluster in live.values():
-        wanted |= brought(cluster, topic)
+        wanted |= numbers_in(cluster.bootstrap, topic)
     count = sum(map(len, wanted.values()))
 
     def is_there() -> bool:
@@ -105,7 +63,7 @@ def all_is_there(live: dict[str, Cluster], offline: Cluster, topic: str) -> Brou
 
     eventually(is_there, timeout_s=120, what=f"{count} messages")
     time.sleep(2)
-    assert brought(offline, topic) == wanted
+    assert numbers_in(offline.bootstrap, topic) == wanted
     return wanted
 
 
@@ -131,8 +89,12 @@ def is_without(offline: Cluster, number: int) -> bool:
 
 
 def while_published(live: dict[str, Cluster], topic: str, seconds: float, faults: Callable[[], None]) -> None:
+    until = time.monotonic() + seconds
     publishers = [
-        threading.Thread(target=publish, args=(cluster, name, topic, 0, seconds))
+        threading.Thread(
+            target=publish_while,
+            args=(cluster.bootstrap, name, topic, PARTITIONS[name], lambda: time.monotonic() < until),
+        )
         for name, cluster in live.items()
     ]
     for publisher in publishers:

@@ -30,7 +30,7 @@ CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
 METADATA_VERSION, FETCH_VERSION = 12, 11
 FETCH_BYTES = 4 * 1024 * 1024
-TOPIC_RESOURCE, SET = 2, 0
+TOPIC_RESOURCE, BROKER_RESOURCE, SET = 2, 4, 0
 TOPICS_PER_REQUEST_MAX = 500
 
 
@@ -51,7 +51,7 @@ class ClusterClient:
         """Drop all connections and read the metadata anew; raises FAILURES and KafkaErrors."""
         self.close()
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
-        for address in self.bootstrap:
+        for address in dict.fromkeys((*self.bootstrap, *self._view.addresses.values())):
             try:
                 async with await AsyncLink.open(address, self._client_id, TIMEOUT_MS) as link:
                     answer = await link.ask(k03_metadata.API, METADATA_VERSION, {"topics": None})
@@ -81,6 +81,19 @@ class ClusterClient:
         if leader == NO_LEADER:
             raise error_of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return leader
+
+    def leader_address(self, topic: str, partition: int) -> Address | None:
+        """Where the leader of a partition is reached; None without one that is alive."""
+        return self._view.leader_of((topic, partition))
+
+    @property
+    def controller(self) -> int:
+        """The controller's id, -1 where nobody knows."""
+        return self._view.controller_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self._view.cluster_id or ""
 
     @property
     def topic_ids(self) -> Mapping[str, UUID]:
@@ -239,6 +252,19 @@ class ClusterClient:
         (changed,) = answer["responses"]
         if changed["error_code"]:
             raise error_of(changed["error_code"], changed["error_message"] or topic)
+
+    async def broker_configs(self, broker: int, keys: Sequence[str]) -> dict[str, str]:
+        """These configurations of a broker, as far as it knows them; raises KafkaErrors."""
+        resource = {
+            "resource_type": BROKER_RESOURCE,
+            "resource_name": str(broker),
+            "configuration_keys": keys,
+        }
+        answer = await self.ask(broker, k32_describe_configs.API, 1, {"resources": [resource]})
+        (found,) = answer["results"]
+        if found["error_code"]:
+            raise error_of(found["error_code"], found["error_message"] or f"broker {broker}")
+        return _values(found)
 
     async def _to(self, broker: int) -> AsyncLink:
         if broker not in self._links:

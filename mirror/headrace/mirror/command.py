@@ -27,6 +27,7 @@ from headrace.mirror import (
     ordering,
     overview,
     promotion,
+    run_command,
     topics_command,
 )
 from headrace.mirror.cluster_client import ClusterClient
@@ -251,6 +252,7 @@ def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: str, dry_run: 
 mirror.add_command(config_command.sync_configs)
 mirror.add_command(rehearse)
 mirror.add_command(restore)
+mirror.add_command(run_command.run)
 mirror.add_command(verify)
 mirror.add_command(topics_command.topics)
 

@@ -35,7 +35,12 @@ def merged(
     configs: Mapping[str, str], source_cluster: str, source_configs: Mapping[str, str]
 ) -> dict[str, str]:
     """The configuration of such a topic once that source's is brought into it as well; a source without an id has no part."""
-    clusters = {*merged_of(configs), *merged_of(source_configs)} | {source_cluster} - {""}
+    return with_merged(configs, source_configs, {MERGED_CLUSTERS: source_cluster})
+
+
+def with_merged(*parts: Mapping[str, str]) -> dict[str, str]:
+    """The configuration of a topic that has the messages of all that each of these names."""
+    clusters = frozenset[str]().union(*map(merged_of, parts))
     return {MERGED_CLUSTERS: ",".join(sorted(clusters))}
 
 

@@ -7,10 +7,10 @@ silent since the start.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from headrace.mirror.aggregate.group import Group
 from headrace.mirror.copier import Copier, Phase
-from headrace.mirror.journal import Journal
 from headrace.mirror.reports import (
     REPORT_INTERVAL_MS,
     SILENT_AFTER_MS,
@@ -27,11 +27,19 @@ NOT_LISTED, WAITING = "not listed", "waiting"
 NOT_READ = "what is known of the copy cannot be read from headrace.mirror, or not be written there"
 
 
+class Reports(Protocol):
+    """Where they go."""
+
+    def tell(self, report: Report) -> None:
+        """Write a report; the newest counts."""
+        ...
+
+
 class Reporter:
     """Writes to the journal; `sources` and `groups` are the lists of the mirror, which grow while it starts."""
 
     def __init__(
-        self, broker_id: int, journal: Journal, sources: Sequence[Source], groups: Sequence[Group] = ()
+        self, broker_id: int, journal: Reports, sources: Sequence[Source], groups: Sequence[Group] = ()
     ) -> None:
         self._broker_id = broker_id
         self._journal = journal

@@ -1,14 +1,18 @@
-"""One source as this broker brings it into aggregates: its topics here, its partitions by Algorithm 1, pullers by leader."""
+"""One source as this member brings it into aggregates: its topics there, its partitions by Algorithm 1, pullers by leader."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+from typing import Protocol
 
-from headrace.broker.server.embedding import EmbeddingHost
+from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk.client import ZooKeeperError
+from headrace.mirror.aggregate.cluster import Cluster
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.ownership import Claim, Ownership, Release
 from headrace.mirror.aggregate.puller import Puller, write_position
@@ -16,7 +20,6 @@ from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.target import Target
 from headrace.mirror.aggregate.topics import keep_in_step
-from headrace.mirror.journal import Journal
 from headrace.mirror.pause import Pause
 from headrace.mirror.progress import Progress
 from headrace.mirror.source import Source
@@ -25,13 +28,21 @@ logger = get_logger(__name__)
 LOOK_SECONDS = 0.25
 
 
+class Orders(Protocol):
+    """What people ordered, by the source's name."""
+
+    def choice_of(self, source: str) -> re.Pattern[str] | None: ...
+
+    def limit_of(self, source: str) -> int | None: ...
+
+
 class Group:
     """`held` is what this member owns now; `source` is asked for metadata only, its copiers are nobody's."""
 
     def __init__(
         self,
-        host: EmbeddingHost,
-        journal: Journal,
+        cluster: Cluster,
+        orders: Orders,
         source: Source,
         ownership: Ownership,
         registry: Registry,
@@ -40,8 +51,8 @@ class Group:
     ) -> None:
         self.source = source
         self.held: dict[PartitionKey, Held] = {}
-        self._host = host
-        self._journal = journal
+        self._cluster = cluster
+        self._orders = orders
         self._tasks = tasks
         self._ownership = ownership
         self._members: list[str] = []
@@ -55,16 +66,25 @@ class Group:
         """Keep up with the source's metadata."""
         while True:
             self._obey()
-            if await self.source.refresh():
-                await keep_in_step(self._host, self.source)
+            if await self.source.refresh() and await self._has_topics():
                 self._place()
             await self.source.wait_until_due()
+
+    async def _has_topics(self) -> bool:
+        """Whether it is known which topics are there to bring the source's into."""
+        try:
+            await keep_in_step(self._cluster, self.source)
+        except (*FAILURES, KafkaError) as error:
+            logger.warning("target does not answer", source=self.source.config.name, reason=repr(error))
+            self._cluster.refresh_soon()
+            return False
+        return True
 
     def _obey(self) -> None:
         """Carry out what a person ordered."""
         name = self.source.config.name
-        self.source.choice = self._journal.choice_of(name)
-        self.source.limit_to(self._journal.limit_of(name))
+        self.source.choice = self._orders.choice_of(name)
+        self.source.limit_to(self._orders.limit_of(name))
 
     # -- partitions
 
@@ -95,7 +115,7 @@ class Group:
                 self._pullers[node] = self._tasks.create_task(puller.run())
 
     def _target(self) -> Target:
-        return Target(self._host, self.source.tunables.request_timeout_ms)
+        return Target(self._cluster, self.source.tunables.request_timeout_ms)
 
     # -- Algorithm 1
 
@@ -158,7 +178,7 @@ class Group:
         elif self._ownership.claimed(claim):
             tunables = self.source.tunables
             pause = Pause(tunables.retry_backoff_ms, tunables.retry_backoff_max_ms)
-            held = Held(key=claim.key, pause=pause, progress=Progress(began_ms=self._host.clock.now_ms()))
+            held = Held(key=claim.key, pause=pause, progress=Progress(began_ms=self._cluster.clock.now_ms()))
             self.held[claim.key] = held
             self._locate(held)
             self._pull()
@@ -187,5 +207,17 @@ class Group:
         self._ownership.released(release)
         self._news.set()
 
+    async def leave(self) -> None:
+        """Have what is under way end, and the offset registry say how far all of it is; nothing is brought afterwards."""
+        leaving = list(self.held.values())
+        self.held.clear()
+        for held in leaving:
+            held.is_leaving = True
+        for held in leaving:
+            await held.is_idle.wait()
+            if not held.is_written:
+                with contextlib.suppress(ZooKeeperError):
+                    await write_position(self._registry, held, self._monotonic_ms())
+
     def _monotonic_ms(self) -> int:
-        return self._host.clock.monotonic_ms()
+        return self._cluster.clock.monotonic_ms()

@@ -21,12 +21,13 @@ from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, READ_COMMITTED
 from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperError
+from headrace.mirror.aggregate.cluster import Outcome, sentence
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.position import MalformedPositionError, Position
 from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.stream import Phase
-from headrace.mirror.aggregate.target import Outcome, Target, sentence
+from headrace.mirror.aggregate.target import Target
 from headrace.mirror.fetch_wire import IDS_VERSION, NAMES_VERSION
 from headrace.mirror.questions import Survey, Surveyed
 from headrace.mirror.source import Source
@@ -94,6 +95,7 @@ class Puller:
                 held.progress.source_end_offset = -1
                 held.failed(str(error) or type(error).__name__, self._now_ms())
             self._close()
+            self._target.refresh_soon()
             self._source.refresh_soon()
             return False
         finally:
@@ -138,12 +140,11 @@ class Puller:
                 surveyed[held.key] = held, found
         sequences = await self._sequences([held for held, _ in surveyed.values()])
         for key, (held, found) in surveyed.items():
-            if key not in sequences:
-                held.failed(NO_LEADER, self._now_ms())
-                continue
-            sequence = sequences[key]
-            if isinstance(sequence, tuple):
-                held.failed(sentence(sequence), self._now_ms())
+            sequence = sequences.get(key, NO_LEADER)
+            if isinstance(sequence, str):
+                self._refused_by_target(held, sequence)
+            elif isinstance(sequence, tuple):
+                self._refused_by_target(held, sentence(sequence))
             else:
                 self._located(held, asked[key], found, sequence)
 
@@ -207,7 +208,7 @@ class Puller:
         """Have the partition begin, where no owner has had it before; False where it cannot yet."""
         (address,) = self._target.leaders([held.key]) or (None,)
         if address is None:
-            held.failed(NO_LEADER, self._now_ms())
+            self._refused_by_target(held, NO_LEADER)
             return False
         try:
             producer_id = await self._target.new_producer_id(address)
@@ -232,6 +233,10 @@ class Puller:
     def _refused_by_source(self, held: Held, code: int) -> None:
         held.failed(f"the source says {error_of(code)!s}", self._now_ms())
         self._source.refresh_soon()
+
+    def _refused_by_target(self, held: Held, reason: str) -> None:
+        held.failed(reason, self._now_ms())
+        self._target.refresh_soon()
 
     # -- what comes next
 
@@ -315,7 +320,7 @@ class Puller:
             return False
         leaders = self._target.leaders(by_key)
         for key in by_key.keys() - {key for keys in leaders.values() for key in keys}:
-            by_key[key].failed(NO_LEADER, self._now_ms())
+            self._refused_by_target(by_key[key], NO_LEADER)
         sending = [self._send_to(address, [by_key[key] for key in keys]) for address, keys in leaders.items()]
         failures = [e for e in await asyncio.gather(*sending, return_exceptions=True) if e is not None]
         for failure in failures:
@@ -334,7 +339,7 @@ class Puller:
             assert held.stream is not None, "it has an outbox"
             outcome = outcomes.get(held.key, (-1, "it does not answer for the partition"))
             if outcome[0]:
-                held.failed(sentence(outcome), now_ms)
+                self._refused_by_target(held, sentence(outcome))
                 continue
             parcel = parcels[held.key]
             held.stream.acknowledged()

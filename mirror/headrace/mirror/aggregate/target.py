@@ -1,4 +1,4 @@
-"""This cluster as aggregate mode writes to it: as a client of each partition's leader, which may be another broker.
+"""The cluster that sources are brought into as aggregate mode writes to it: as a client of each partition's leader.
 
 Every method may raise FAILURES and KafkaErrors; the links are of no use then and are opened anew.
 """
@@ -8,23 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.broker.client.asynchronous import AsyncLink
-from headrace.broker.errors import ErrorCode, error_of
-from headrace.broker.server.embedding import EmbeddingHost
+from headrace.broker.errors import error_of
 from headrace.broker.wire.api import k00_produce, k22_init_producer_id, k61_describe_producers
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.aggregate.cluster import Cluster, Outcome
 from headrace.mirror.aggregate.position import SEQUENCE_COUNT
 
 PRODUCE_VERSION, INIT_VERSION, DESCRIBE_VERSION = 9, 2, 0
-Outcome = tuple[int, str]
-"""Error code, 0 for none, and what the broker says to it."""
 
 
 class Target:
     """Has a connection to each leader that it needed; one request at a time on each."""
 
-    def __init__(self, host: EmbeddingHost, timeout_ms: int) -> None:
-        self._host = host
+    def __init__(self, cluster: Cluster, timeout_ms: int) -> None:
+        self._cluster = cluster
         self._timeout_ms = timeout_ms
         self._links: dict[Address, AsyncLink] = {}
 
@@ -33,11 +31,15 @@ class Target:
             link.close()
         self._links.clear()
 
+    def refresh_soon(self) -> None:
+        """A leader refused, or there is none."""
+        self._cluster.refresh_soon()
+
     def leaders(self, keys: Iterable[PartitionKey]) -> dict[Address, list[PartitionKey]]:
         """By the leader's address; without those that have none."""
         found: dict[Address, list[PartitionKey]] = {}
         for key in keys:
-            address = self._host.leader_address(*key)
+            address = self._cluster.leader_address(*key)
             if address is not None:
                 found.setdefault(address, []).append(key)
         return found
@@ -98,13 +100,6 @@ class Target:
 
     async def _to(self, address: Address) -> AsyncLink:
         if address not in self._links:
-            client_id = f"headrace-aggregate-{self._host.broker_id}"
+            client_id = f"headrace-aggregate-{self._cluster.member_id}"
             self._links[address] = await AsyncLink.open(address, client_id, self._timeout_ms)
         return self._links[address]
-
-
-def sentence(outcome: Outcome) -> str:
-    """Why the target refused."""
-    code, message = outcome
-    name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
-    return f"the target says {name}{f': {message}' if message else ''}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -28,28 +28,28 @@ class Cluster:
 
     def __init__(self, topics: Mapping[str, tuple[int, dict[str, str]]]) -> None:
         self.found = dict(topics)
-        self.topics = self.configurations = self
-        self.metadata = SimpleNamespace(
-            topics=lambda name: range(self.found[name][0]) if name in self.found else None
-        )
         self.is_full = False
 
-    def of_topic(self, name: str) -> dict[str, str]:
-        return dict(self.found[name][1]) if name in self.found else {}
+    async def look_at(self, topics: Collection[str]) -> None: ...
 
-    async def create(self, topics: list[Any], *, timeout_ms: int) -> list[Any]:
+    def partition_count(self, topic: str) -> int | None:
+        return self.found[topic][0] if topic in self.found else None
+
+    def configs_of(self, topic: str) -> dict[str, str]:
+        return dict(self.found[topic][1]) if topic in self.found else {}
+
+    async def create(self, topic: str, count: int, configs: Mapping[str, str]) -> tuple[int, str]:
         if self.is_full:
-            return [SimpleNamespace(error=ErrorCode.INVALID_REPLICATION_FACTOR, message="too few brokers")]
-        for topic in topics:
-            self.found[topic.name] = topic.partition_count, dict(topic.configs)
-        return [SimpleNamespace(error=ErrorCode.NONE, message=None) for _ in topics]
+            return ErrorCode.INVALID_REPLICATION_FACTOR, "too few brokers"
+        self.found[topic] = count, dict(configs)
+        return 0, ""
 
-    async def grow(self, name: str, count: int, assignments: Any, **_: Any) -> Any:
-        self.found[name] = count, self.found[name][1]
-        return SimpleNamespace(error=ErrorCode.NONE, message=None)
+    async def grow(self, topic: str, count: int) -> tuple[int, str]:
+        self.found[topic] = count, self.found[topic][1]
+        return 0, ""
 
-    async def alter_topic(self, name: str, change: Callable[[Any], Any], *, validate_only: bool) -> None:
-        self.found[name] = self.found[name][0], change(self.of_topic(name))
+    async def mark(self, topic: str, configs: Mapping[str, str]) -> None:
+        self.found[topic] = self.found[topic][0], {**self.configs_of(topic), **configs}
 
 
 def looked(cluster: Cluster, configs: Mapping[str, str], cluster_id: str = "EAST") -> dict[str, str]:

@@ -65,19 +65,23 @@ def addresses_of(metadata: Mapping[str, Any]) -> dict[int, Address]:
 
 
 class ClusterView:
-    """Filled by answers to Metadata; `addresses` by broker, `leaders` by topic and partition, -1 without a leader."""
+    """Filled by answers to Metadata; `addresses` by broker, `leaders` by topic and partition, -1 without a leader; the same of
+    `controller_id`.
+    """
 
     def __init__(self) -> None:
         self.addresses: dict[int, Address] = {}
         self.leaders: dict[PartitionKey, int] = {}
         self.topic_ids: dict[str, UUID] = {}
         self.cluster_id: str | None = None
+        self.controller_id = NO_LEADER
         self._leader_epochs: dict[PartitionKey, int] = {}
 
     def take(self, metadata: Mapping[str, Any], *, is_whole: bool) -> None:
         """Believe an answer to Metadata; `is_whole` says whether all topics were asked for: others are no more."""
         self.addresses = addresses_of(metadata)
         self.cluster_id = metadata.get("cluster_id")
+        self.controller_id = metadata.get("controller_id", NO_LEADER)
         if is_whole:
             self.leaders.clear()
             self._leader_epochs.clear()
