@@ -20,6 +20,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.aggregate.lease import Lease
 from headrace.mirror.aggregate.ownership import Claim, Ownership, Release
 from headrace.mirror.aggregate.position import Position
+from headrace.mirror.aggregate.search import Search
 from headrace.mirror.aggregate.stream import Phase, Stream
 from headrace.mirror.questions import Surveyed
 
@@ -203,7 +204,11 @@ class Member:
 
 
 class AggregateWorld:
-    """`checks_versions`: whether positions are written by compare and set, as the registry does it."""
+    """`checks_versions`: whether positions are written by compare and set, as the registry does it; of what the target has
+    beyond a position only what is committed counts.
+    """
+
+    looks_at_what_is_committed = True
 
     def __init__(self, seed: int, *, checks_versions: bool = True) -> None:
         self.rng = random.Random(seed)
@@ -222,10 +227,11 @@ class AggregateWorld:
             self.registry.positions[key] = position, 0
         self.members = [Member(f"{n}") for n in range(3)]
         self.events: list[tuple[int, int, Member | None, Callable[[], None]]] = []
-        self.waiting: list[tuple[PartitionKey, int, int, Callable[[str], None]]] = []
+        self.waiting: list[tuple[PartitionKey, int, int, Callable[..., None]]] = []
         self.has_faults = True
         self.sessions = 0
-        self.handovers = self.repeated = self.refusals = 0
+        self.handovers = self.repeated = self.refusals = self.forgotten = 0
+        self.in_flight = dict.fromkeys(self.keys, 0)
         self._written: dict[PartitionKey, int] = dict.fromkeys(self.keys, 0)
 
     # -- time and the network
@@ -302,6 +308,15 @@ class AggregateWorld:
             log = rng.choice(list(self.target.values()))
             kept = rng.randint(log.committed, len(log.appended))
             log.fail_over(kept, from_snapshot=rng.random() < 0.5)
+        elif roll < 0.055:
+            self._forget(rng.choice(self.keys))
+
+    def _forget(self, key: PartitionKey) -> None:
+        """The target's leader forgets who produced: not while a batch is on its way, as no batch is for a day."""
+        log = self.target[key]
+        if not self.in_flight[key]:
+            self.forgotten += log.next_sequence(100 + self.keys.index(key)) is not None
+            log.states = ProducerStates()
 
     # -- a member
 
@@ -414,8 +429,27 @@ class AggregateWorld:
         log = self.source[key]
         survey = stream.survey(TOPIC_ID, 2)
         found = Surveyed(log_start_offset=0, log_end_offset=log.end, epoch=2, epoch_end=log.end)
-        sequence = self.target[key].next_sequence(stream.position.producer_id)
-        self._busy(member, key, stream, lambda: stream.located(survey, found, sequence))
+        position, target = stream.position, self.target[key]
+        committed, sequence = target.committed, target.next_sequence(position.producer_id)
+        if sequence is not None and position.ahead(sequence) <= 0:
+            self._busy(
+                member, key, stream, lambda: stream.located(survey, found, sequence, target_offset=committed)
+            )
+        elif target.committed == len(target.appended) or not self.looks_at_what_is_committed:
+            search = Search(position.producer_id, position.target_offset, log_start=0, log_end=committed)
+            search.take(target.appended[search.next_offset :])
+            self._busy(
+                member,
+                key,
+                stream,
+                lambda: stream.located(
+                    survey,
+                    found,
+                    search.next_sequence,
+                    target_offset=committed,
+                    lost=search.lost,
+                ),
+            )
 
     def _send(self, member: Member, key: PartitionKey, stream: Stream) -> None:
         if not member.lease.holds(self.now_ms):
@@ -426,13 +460,13 @@ class AggregateWorld:
         (place,) = iter_batches(bytes(parcel.batch))
         member.busy.add(key)
 
-        def answer(problem: str) -> None:
+        def answer(problem: str, place: int = -1) -> None:
             def answered() -> None:
                 if member.streams.get(key) is not stream:
                     return
                 member.busy.discard(key)
                 if stream.outbox and stream.outbox[0] is parcel:
-                    stream.refused(problem) if problem else stream.acknowledged()
+                    stream.refused(problem) if problem else stream.acknowledged(place)
 
             is_lost = self.rng.random() < 0.05
             self.after(200 if is_lost else self.delay(), member, answered if not is_lost else lost)
@@ -444,6 +478,7 @@ class AggregateWorld:
 
         is_late = self.has_faults and self.rng.random() < 0.02
         ms = self.rng.randint(900, 3000) if is_late else self.delay()
+        self.in_flight[key] += 1
         self.after(ms, None, lambda: self._arrived(key, place[1], answer))
         if is_late:
             self.after(300, member, lost)
@@ -484,9 +519,10 @@ class AggregateWorld:
 
     # -- the target
 
-    def _arrived(self, key: PartitionKey, header: BatchHeader, answer: Callable[[str], None]) -> None:
+    def _arrived(self, key: PartitionKey, header: BatchHeader, answer: Callable[..., None]) -> None:
         log = self.target[key]
         count = len(log.appended)
+        self.in_flight[key] -= 1
         try:
             needed = log.append(header)
         except KafkaError as error:
@@ -506,7 +542,7 @@ class AggregateWorld:
             if log.term != term:
                 answer("not the leader")
             elif log.committed >= needed:
-                answer("")
+                answer("", needed - 1)
             else:
                 continue
             self.waiting.remove(entry)

@@ -14,6 +14,7 @@ from headrace.mirror.aggregate.committed import Committed
 from headrace.mirror.aggregate.lease import Lease
 from headrace.mirror.aggregate.ownership import Ownership
 from headrace.mirror.aggregate.position import SEQUENCE_COUNT, Position
+from headrace.mirror.aggregate.search import Search
 from headrace.mirror.aggregate.stream import Stream
 
 SEEDS = 1200
@@ -30,15 +31,16 @@ def test_each_committed_message_comes_once_and_in_order(block: int) -> None:
     assert sum(world.handovers for world in worlds) > 5 * len(worlds)
     assert sum(world.repeated for world in worlds) > len(worlds)
     assert sum(world.refusals for world in worlds) > 5
+    assert sum(world.forgotten for world in worlds) > len(worlds)
 
 
 def _sequences_are_what_the_target_says(patch: pytest.MonkeyPatch) -> None:
     located = Stream.located
 
-    def adopted(self: Stream, survey: Any, found: Any, next_sequence: int | None) -> None:
+    def adopted(self: Stream, survey: Any, found: Any, next_sequence: int | None, **told: Any) -> None:
         if next_sequence is not None:
             self.position = replace(self.position, sequence=next_sequence)
-        located(self, survey, found, next_sequence)
+        located(self, survey, found, next_sequence, **told)
 
     patch.setattr(Stream, "located", adopted)
 
@@ -48,8 +50,8 @@ def _what_the_target_has_is_not_asked(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_the_target_has_counts_as_committed(patch: pytest.MonkeyPatch) -> None:
-    """Nothing of it is sent again."""
-    patch.setattr(Stream, "_is_to_be_sent", lambda self, header: not self._owed)
+    """Nobody looks whether it is."""
+    patch.setattr(AggregateWorld, "looks_at_what_is_committed", False)
 
 
 def _sent_is_brought(patch: pytest.MonkeyPatch) -> None:
@@ -83,6 +85,16 @@ def _markers_are_counted(patch: pytest.MonkeyPatch) -> None:
 def _passed_with_markers(self: Position, header: BatchHeader, count: int) -> Position:
     sequence = (self.sequence + max(count, 1)) % SEQUENCE_COUNT
     return replace(self, offset=header.next_offset, sequence=sequence, leader_epoch=header.leader_epoch)
+
+
+def _what_is_forgotten_is_not_searched(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Search, "take", lambda self, headers: None)
+
+
+def _the_search_begins_where_others_are(patch: pytest.MonkeyPatch) -> None:
+    """At the target's end of when it was located, whatever came of the producer before that was asked."""
+    has_nothing_below = Stream._has_nothing_below
+    patch.setattr(Stream, "_has_nothing_below", lambda self, offset: has_nothing_below(self, offset + 2))
 
 
 def _sequences_do_not_wrap(patch: pytest.MonkeyPatch) -> None:
@@ -140,6 +152,8 @@ RULES = [
     _read_is_brought,
     _aborted_messages_are_taken,
     _markers_are_counted,
+    _what_is_forgotten_is_not_searched,
+    _the_search_begins_where_others_are,
     _sequences_do_not_wrap,
     _the_lease_is_not_looked_at,
     _a_lease_begins_with_the_answer,

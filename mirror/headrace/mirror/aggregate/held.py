@@ -8,6 +8,7 @@ from uuid import UUID
 
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.aggregate.position import Position
+from headrace.mirror.aggregate.search import Search
 from headrace.mirror.aggregate.stream import Phase, Stream
 from headrace.mirror.pause import Pause
 from headrace.mirror.progress import Progress
@@ -17,7 +18,8 @@ from headrace.mirror.state import NO_ID
 @dataclass(eq=False, kw_only=True)
 class Held:
     """`is_idle` is set while no round has it; one that is leaving is in no further round. `leader` is -1 without one, `written`
-    is what the offset registry has, `told` the last stop that the log has a line of.
+    is what the offset registry has, `told` the last stop that the log has a line of. `search` is under way where the target has
+    more, or has forgotten the producer.
     """
 
     key: PartitionKey
@@ -27,6 +29,8 @@ class Held:
     leader: int = -1
     leader_epoch: int = -1
     stream: Stream | None = None
+    search: Search | None = None
+    located_ms: int = 0
     version: int = 0
     written_ms: int = 0
     written: Position | None = None
@@ -62,12 +66,20 @@ class Held:
         """Something went wrong on the way: it is located anew after a pause."""
         self.problem = reason
         self.pause.begin(now_ms)
+        self.search = None
         if self.stream is not None:
             self.stream.refused(reason)
 
     def begins(self, position: Position, version: int) -> None:
         """The offset registry has this."""
         self.stream, self.written, self.version = Stream(position), position, version
+        self.search = None
+
+    def is_ahead(self, next_sequence: int | None) -> bool:
+        """Whether the target has, or may have, something beyond the position: what of it is committed has to be looked up."""
+        return self.stream is not None and (
+            next_sequence is None or self.stream.position.ahead(next_sequence) > 0
+        )
 
     @property
     def is_written(self) -> bool:

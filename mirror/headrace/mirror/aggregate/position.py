@@ -45,7 +45,7 @@ class Tail(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """`producer_id` writes the partition, whoever owns it; `leader_epoch` and `tail` are of the source's last batch before
-    `offset`.
+    `offset`. Below `target_offset` the target's log has no batch of the producer with `sequence` or a later one; -1: not known.
     """
 
     producer_id: int
@@ -54,6 +54,7 @@ class Position:
     sequence: int = 0
     leader_epoch: int = NO_EPOCH
     tail: Tail | None = None
+    target_offset: int = -1
 
     def passed(self, header: BatchHeader, count: int) -> Position:
         """Behind a batch of which `count` messages are in the target."""
@@ -80,6 +81,7 @@ class Position:
             "topic_id": str(self.topic_id),
             "leader_epoch": self.leader_epoch,
             "tail": self.tail,
+            "target_offset": self.target_offset,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -97,6 +99,8 @@ def decode(data: bytes) -> Position:
             sequence=_count(fields["sequence"]) % SEQUENCE_COUNT,
             leader_epoch=int(fields["leader_epoch"]),
             tail=Tail(*map(_count, fields["tail"])) if fields.get("tail") is not None else None,
+            # Earlier versions did not write it.
+            target_offset=int(fields.get("target_offset", -1)),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedPositionError(f"no position: {data[:200]!r} ({error})") from error

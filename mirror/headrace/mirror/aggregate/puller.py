@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
@@ -19,26 +18,28 @@ from headrace.broker.wire.api import k01_fetch
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, READ_COMMITTED
+from headrace.broker.wire.special_values import (
+    CONSUMER_REPLICA_ID,
+    READ_COMMITTED,
+)
 from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperError
-from headrace.mirror.aggregate.cluster import Outcome, sentence
+from headrace.mirror.aggregate.cluster import sentence
 from headrace.mirror.aggregate.held import Held
-from headrace.mirror.aggregate.position import MalformedPositionError, Position
+from headrace.mirror.aggregate.locating import NO_LEADER, Locator
 from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.stream import Phase
 from headrace.mirror.aggregate.target import Target
 from headrace.mirror.fetch_wire import IDS_VERSION, NAMES_VERSION
-from headrace.mirror.questions import Survey, Surveyed
 from headrace.mirror.source import Source
 from headrace.mirror.state import NO_ID
-from headrace.mirror.surveyor import survey
 
 logger = get_logger(__name__)
 WRITE_MS = 1_000
 """Positions are written so often while they move."""
+LOCATED_MS = 3_600_000
+"""What is idle is located anew so often, so that retention has not taken what would be searched."""
 IDLE_SECONDS = 0.2
-NO_LEADER = "the partition has no leader here"
 
 
 class Puller:
@@ -60,6 +61,7 @@ class Puller:
         self._session = session
         self._target = make_target()
         self._link: AsyncLink | None = None
+        self._locator = Locator(source, self._target, registry, self._to_source)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -91,152 +93,46 @@ class Puller:
                 node=self._node,
                 reason=repr(error),
             )
+            self._failed(taken, str(error) or type(error).__name__)
+            return False
+        except Exception as error:
+            logger.failure("aggregate failed", error, source=self._source.config.name, node=self._node)
+            self._failed(taken, f"an error that nobody expected, see the log: {error!r}")
             for held in taken:
-                held.progress.source_end_offset = -1
-                held.failed(str(error) or type(error).__name__, self._now_ms())
-            self._close()
-            self._target.refresh_soon()
-            self._source.refresh_soon()
+                held.stream = None  # It begins again with what the registry says.
             return False
         finally:
             for held in taken:
                 held.is_idle.set()
 
+    def _failed(self, taken: Collection[Held], reason: str) -> None:
+        for held in taken:
+            held.progress.source_end_offset = -1
+            held.failed(reason, self._now_ms())
+        self._close()
+        self._target.refresh_soon()
+        self._source.refresh_soon()
+
     async def _bring(self, taken: Collection[Held]) -> bool:
         now_ms = self._now_ms()
         due = [held for held in taken if not held.pause.lasts(now_ms)]
+        monotonic_ms = self._source.clock.monotonic_ms()
+        for held in due:
+            if held.stream is not None and monotonic_ms - held.located_ms > LOCATED_MS:
+                held.stream.look_again()
         lost = [held for held in due if held.stream is None or held.stream.phase is not Phase.COPYING]
         if lost:
-            await self._locate(lost)
+            await self._locator.locate(lost)
         asked = {
             held.key: held for held in due if held.stream is not None and held.stream.wants() is not None
         }
-        pause_ms = self._source.limit.pause_ms(self._source.clock.monotonic_ms())
+        pause_ms = self._source.limit.pause_ms(monotonic_ms)
         if asked and not pause_ms:
             await self._fetch(asked)
         while await self._send([held for held in taken if held.stream is not None and held.stream.outbox]):
             await self._write(taken)
         await self._write(taken)
         return bool(asked) and not pause_ms
-
-    # -- where it goes on
-
-    async def _locate(self, lost: Collection[Held]) -> None:
-        for held in lost:
-            if held.condition == Phase.STOPPED and held.is_written:
-                held.stream = None  # A person may have changed what the registry says.
-        readable = [held for held in lost if held.stream is not None or await self._read(held)]
-        asked = {held.key: self._question(held) for held in readable}
-        if not asked:
-            return
-        answers = await survey(await self._to_source(), asked)
-        self._source.heard(self._now_ms())
-        surveyed: dict[PartitionKey, tuple[Held, Surveyed]] = {}
-        for held in readable:
-            found = answers[held.key]
-            if isinstance(found, int):
-                self._refused_by_source(held, found)
-            elif held.stream is not None or await self._begin(held, asked[held.key], found):
-                surveyed[held.key] = held, found
-        sequences = await self._sequences([held for held, _ in surveyed.values()])
-        for key, (held, found) in surveyed.items():
-            sequence = sequences.get(key, NO_LEADER)
-            if isinstance(sequence, str):
-                self._refused_by_target(held, sequence)
-            elif isinstance(sequence, tuple):
-                self._refused_by_target(held, sentence(sequence))
-            else:
-                self._located(held, asked[key], found, sequence)
-
-    def _located(self, held: Held, asked: Survey, found: Surveyed, sequence: int | None) -> None:
-        stream = held.stream
-        assert stream is not None, "it was read or begun"
-        if asked.log_end_offset != stream.position.offset:
-            asked = replace(asked, log_end_offset=stream.position.offset)  # It has just begun.
-        stream.located(asked, found, sequence)
-        held.problem = ""
-        if stream.phase is Phase.STOPPED:
-            self._stopped(held)
-        elif not held.told:
-            logger.info(
-                "bringing into an aggregate",
-                source=self._source.config.name,
-                topic=held.key[0],
-                partition=held.key[1],
-                offset=stream.position.offset,
-            )
-
-    def _stopped(self, held: Held) -> None:
-        """It is looked at again from time to time, and told once."""
-        held.pause.begin(self._now_ms())
-        if held.told == held.reason:
-            return
-        held.told = held.reason
-        logger.error(
-            "aggregate stopped",
-            source=self._source.config.name,
-            topic=held.key[0],
-            partition=held.key[1],
-            reason=held.reason,
-        )
-
-    def _question(self, held: Held) -> Survey:
-        if held.stream is not None:
-            return held.stream.survey(held.topic_id, held.leader_epoch)
-        start = self._source.config.start
-        return Survey(
-            topic_id=held.topic_id,
-            leader_epoch=held.leader_epoch,
-            log_end_offset=0,
-            epoch=None,
-            tail=None,
-            start=start,
-        )
-
-    async def _read(self, held: Held) -> bool:
-        """Have the registry's position, if it has one; False for one that is none."""
-        try:
-            found = await self._registry.read(held.key)
-        except MalformedPositionError as error:
-            held.failed(f"the offset registry is damaged: {error}", self._now_ms())
-            return False
-        if found is not None:
-            held.begins(*found)
-        return True
-
-    async def _begin(self, held: Held, asked: Survey, found: Surveyed) -> bool:
-        """Have the partition begin, where no owner has had it before; False where it cannot yet."""
-        (address,) = self._target.leaders([held.key]) or (None,)
-        if address is None:
-            self._refused_by_target(held, NO_LEADER)
-            return False
-        try:
-            producer_id = await self._target.new_producer_id(address)
-        except KafkaError as error:
-            held.failed(str(error), self._now_ms())
-            return False
-        first = Position(
-            producer_id=producer_id,
-            topic_id=asked.topic_id,
-            offset=max(found.begin, found.log_start_offset),
-        )
-        held.begins(*await self._registry.begin(held.key, first))
-        return True
-
-    async def _sequences(self, lost: Collection[Held]) -> dict[PartitionKey, int | Outcome | None]:
-        producers = {held.key: held.stream.position.producer_id for held in lost if held.stream is not None}
-        found: dict[PartitionKey, int | Outcome | None] = {}
-        for address, keys in self._target.leaders(producers).items():
-            found |= await self._target.next_sequences(address, {key: producers[key] for key in keys})
-        return found
-
-    def _refused_by_source(self, held: Held, code: int) -> None:
-        held.failed(f"the source says {error_of(code)!s}", self._now_ms())
-        self._source.refresh_soon()
-
-    def _refused_by_target(self, held: Held, reason: str) -> None:
-        held.failed(reason, self._now_ms())
-        self._target.refresh_soon()
 
     # -- what comes next
 
@@ -295,7 +191,7 @@ class Puller:
 
     def _take(self, held: Held, offset: int | None, found: Mapping[str, Any], now_ms: int) -> None:
         if found["error_code"]:
-            self._refused_by_source(held, found["error_code"])
+            self._locator.refused_by_source(held, found["error_code"])
             return
         stream, records = held.stream, found["records"]
         if stream is None or offset is None:
@@ -309,7 +205,7 @@ class Puller:
             ]
             stream.fetched(offset, memoryview(records), aborted)
         if stream.phase is Phase.STOPPED:
-            self._stopped(held)
+            self._locator.stopped(held)
 
     # -- what goes to the target
 
@@ -320,7 +216,7 @@ class Puller:
             return False
         leaders = self._target.leaders(by_key)
         for key in by_key.keys() - {key for keys in leaders.values() for key in keys}:
-            self._refused_by_target(by_key[key], NO_LEADER)
+            self._locator.refused_by_target(by_key[key], NO_LEADER)
         sending = [self._send_to(address, [by_key[key] for key in keys]) for address, keys in leaders.items()]
         failures = [e for e in await asyncio.gather(*sending, return_exceptions=True) if e is not None]
         for failure in failures:
@@ -337,12 +233,12 @@ class Puller:
         now_ms = self._now_ms()
         for held in full:
             assert held.stream is not None, "it has an outbox"
-            outcome = outcomes.get(held.key, (-1, "it does not answer for the partition"))
+            outcome, base_offset = outcomes.get(held.key, ((-1, "it does not answer for the partition"), -1))
             if outcome[0]:
-                self._refused_by_target(held, sentence(outcome))
+                self._locator.refused_by_target(held, sentence(outcome))
                 continue
             parcel = parcels[held.key]
-            held.stream.acknowledged()
+            held.stream.acknowledged(base_offset)
             held.pause.end()
             held.problem = ""
             held.told = ""

@@ -6,8 +6,8 @@
 
 Invariants: a message's sequence number is settled by its place in the source's log alone, so that the target's producer state
 takes each batch once and in order, whoever sends it, however late: what is not next there is refused, or known as a
-repetition. `position` is committed in the target as far as it goes: it moves by acknowledgements only. What the target has
-beyond it is passed over, but for the last batch, which is sent again and acknowledged as a repetition once it is committed.
+repetition. `position` is committed in the target as far as it goes: it moves by acknowledgements, and over what was found
+committed there. That is never sent again, since a target that has just forgotten the producer would take it.
 Must not know: sockets, clocks, who else might own the partition.
 """
 
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
 
 from headrace.broker.errors import KafkaError, UnsupportedForMessageFormatError
 from headrace.broker.log.segment import Place
-from headrace.broker.wire.batches import BatchHeader, check_crc
+from headrace.broker.wire.batches import check_crc
 from headrace.broker.wire.special_values import NO_EPOCH
 from headrace.mirror.aggregate.committed import Aborted, Committed
 from headrace.mirror.aggregate.position import Position
@@ -72,18 +73,42 @@ class Stream:
             tail=self.position.tail.header if self.position.tail is not None else None,
         )
 
-    def located(self, survey: Survey, found: Surveyed, next_sequence: int | None) -> None:
-        """What the source and the target say now; `next_sequence` is None where the target knows no such producer."""
+    def located(
+        self,
+        survey: Survey,
+        found: Surveyed,
+        next_sequence: int | None,
+        *,
+        target_offset: int = -1,
+        lost: str = "",
+    ) -> None:
+        """What the source and the target say now; `next_sequence` is None where the target has nothing of the producer.
+
+        What the target has beyond the position must be committed. `target_offset` is up to where its log was, before that was
+        asked; `lost` why nobody knows what it has.
+        """
         if self.phase is Phase.COPYING or survey.log_end_offset != self.position.offset:
             return
         owed = 0 if next_sequence is None else self.position.ahead(next_sequence)
-        stop = self._stop_of(survey, found, owed)
+        stop = self._stop_of(survey, found, owed) or lost
         if stop:
             self._stop(stop)
             return
         self.outbox.clear()
+        if not owed:
+            self._has_nothing_below(target_offset)
         self._read, self._owed = self.position, owed
         self.phase, self.problem = Phase.COPYING, ""
+
+    def look_again(self) -> None:
+        """Have it located anew, so that the place from which on the target would be searched is not an old one."""
+        if self.phase is Phase.COPYING and not self.outbox and not self._owed:
+            self.phase = Phase.LOCATING
+
+    def _has_nothing_below(self, target_offset: int) -> None:
+        """Of what comes next."""
+        if target_offset > self.position.target_offset:
+            self.position = replace(self.position, target_offset=target_offset)
 
     def _stop_of(self, survey: Survey, found: Surveyed, owed: int) -> str:
         position = self.position
@@ -161,26 +186,26 @@ class Stream:
                 f"{header.base_offset} has {count}"
             )
             return False
-        if count and self._is_to_be_sent(header):
+        if count and not self._owed:
             self.outbox.append(Parcel(rewritten(records, place, self._read), after, header.max_timestamp))
         self._owed = max(0, self._owed - count)
         self._read = after
         return True
 
-    def _is_to_be_sent(self, header: BatchHeader) -> bool:
-        """All that the target lacks, and the last batch that it has: its acknowledgement says that those are committed."""
-        return self._owed <= header.record_count
-
     def _settle(self) -> None:
         """Batches without a committed message are passed when all before them is in the target."""
         if self.phase is Phase.COPYING and not self.outbox and not self._owed:
-            self.position = self._read
+            self._is_at(self._read)
+
+    def _is_at(self, position: Position) -> None:
+        self.position = replace(position, target_offset=self.position.target_offset)
 
     # -- what became of it
 
-    def acknowledged(self) -> None:
-        """The target has the first parcel, committed."""
-        self.position = self.outbox.popleft().after
+    def acknowledged(self, base_offset: int = -1) -> None:
+        """The target has the first parcel, committed, there; -1 where it does not say."""
+        self._is_at(self.outbox.popleft().after)
+        self._has_nothing_below(base_offset + 1 if base_offset >= 0 else -1)
         self.problem = ""
         self._settle()
 

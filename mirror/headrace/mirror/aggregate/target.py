@@ -9,13 +9,23 @@ from collections.abc import Iterable, Mapping
 
 from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.errors import error_of
-from headrace.broker.wire.api import k00_produce, k22_init_producer_id, k61_describe_producers
+from headrace.broker.wire.api import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k22_init_producer_id,
+    k61_describe_producers,
+)
+from headrace.broker.wire.batches import BatchHeader, iter_batches
+from headrace.broker.wire.client.offsets import LIST_OFFSETS_VERSION, list_offsets, listed_offsets
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH
 from headrace.mirror.aggregate.cluster import Cluster, Outcome
 from headrace.mirror.aggregate.position import SEQUENCE_COUNT
 
-PRODUCE_VERSION, INIT_VERSION, DESCRIBE_VERSION = 9, 2, 0
+PRODUCE_VERSION, FETCH_VERSION, INIT_VERSION, DESCRIBE_VERSION = 9, 11, 2, 0
+SEARCHED_BYTES = 4 * 1024 * 1024
 
 
 class Target:
@@ -79,10 +89,44 @@ class Target:
                 found[key] = (lasts[0] + 1) % SEQUENCE_COUNT if lasts and lasts[0] >= 0 else None
         return found
 
+    async def offsets(
+        self,
+        address: Address,
+        keys: Iterable[PartitionKey],
+        timestamp: int,
+        replica_id: int = CONSUMER_REPLICA_ID,
+    ) -> dict[PartitionKey, int]:
+        """Of each log: where it begins, up to where it is committed, or for DEBUGGING_REPLICA_ID where it ends; without those
+        of which the leader does not say.
+        """
+        request = list_offsets(dict.fromkeys(keys, NO_EPOCH), timestamp, replica_id=replica_id)
+        answer = await (await self._to(address)).ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request)
+        return {key: offset for key, (code, offset) in listed_offsets(answer).items() if code == 0}
+
+    async def headers(self, address: Address, key: PartitionKey, offset: int) -> list[BatchHeader]:
+        """Of some committed batches from there on."""
+        wanted = {"partition": key[1], "fetch_offset": offset, "partition_max_bytes": SEARCHED_BYTES}
+        message = {
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_bytes": SEARCHED_BYTES,
+            "session_epoch": -1,
+            "topics": [{"topic": key[0], "partitions": [wanted]}],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
+        answer = await (await self._to(address)).ask(k01_fetch.API, FETCH_VERSION, message)
+        found = answer["responses"][0]["partitions"][0]
+        if found["error_code"]:
+            raise error_of(
+                found["error_code"], f"the target's {key[0]}-{key[1]} cannot be read at offset {offset}"
+            )
+        return [header for _, header in iter_batches(memoryview(found["records"] or b""))]
+
     async def produce(
         self, address: Address, batches: Mapping[PartitionKey, bytearray]
-    ) -> dict[PartitionKey, Outcome]:
-        """What became of each, once all replicas in sync have it."""
+    ) -> dict[PartitionKey, tuple[Outcome, int]]:
+        """What became of each, once all replicas in sync have it, and its first offset."""
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), batch in batches.items():
             topics.setdefault(topic, []).append({"index": partition, "records": batch})
@@ -93,7 +137,10 @@ class Target:
         }
         answer = await (await self._to(address)).ask(k00_produce.API, PRODUCE_VERSION, message)
         return {
-            (topic["name"], partition["index"]): (partition["error_code"], partition["error_message"] or "")
+            (topic["name"], partition["index"]): (
+                (partition["error_code"], partition["error_message"] or ""),
+                partition["base_offset"],
+            )
             for topic in answer["responses"]
             for partition in topic["partition_responses"]
         }

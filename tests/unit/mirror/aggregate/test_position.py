@@ -20,8 +20,10 @@ def header(base: int, count: int, epoch: int) -> BatchHeader:
 
 def test_it_comes_back_from_its_bytes() -> None:
     assert decode(POSITION.encode()) == POSITION
-    first = replace(POSITION, tail=None)
+    first = replace(POSITION, tail=None, target_offset=12)
     assert decode(first.encode()) == first
+    earlier = first.encode().replace(b',"target_offset":12', b"")
+    assert decode(earlier) == replace(first, target_offset=-1), "of a version that did not write it"
 
 
 @pytest.mark.parametrize(

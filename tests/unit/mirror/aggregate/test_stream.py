@@ -18,11 +18,18 @@ def batch(base: int, count: int = 10, *, epoch: int = 4) -> bytes:
 
 
 def located(
-    next_sequence: int | None = None, *, start: int = 0, end: int = 500, epoch_end: int = -1, at: int = 100
+    next_sequence: int | None = None,
+    *,
+    start: int = 0,
+    end: int = 500,
+    epoch_end: int = -1,
+    at: int = 100,
+    target_offset: int = -1,
+    lost: str = "",
 ) -> Stream:
     stream = Stream(Position(producer_id=9, topic_id=ID, offset=at, sequence=50, leader_epoch=4))
     found = Surveyed(log_start_offset=start, log_end_offset=end, epoch=4, epoch_end=epoch_end)
-    stream.located(stream.survey(ID, 6), found, next_sequence)
+    stream.located(stream.survey(ID, 6), found, next_sequence, target_offset=target_offset, lost=lost)
     return stream
 
 
@@ -47,19 +54,33 @@ def test_batches_go_out_in_order_and_the_position_follows_what_is_acknowledged()
     assert (stream.position.offset, stream.position.sequence, stream.wants()) == (115, 65, 115)
 
 
-def test_what_the_target_has_is_passed_over_but_for_the_last_batch() -> None:
-    stream = located(80)
-    fetched(stream, batch(100), batch(110), batch(120), batch(130))
-    assert sequences(stream) == [70, 80]
-    assert stream.position.offset == 100
-    stream.acknowledged()
-    assert stream.position.offset == 130
-
-
-def test_what_the_target_has_and_is_not_committed_yet_is_no_position() -> None:
+def test_what_the_target_has_is_passed_over_and_never_sent_again() -> None:
     stream = located(80)
     fetched(stream, batch(100), batch(110))
-    assert (stream.outbox, stream.position.offset, stream.wants()) == (type(stream.outbox)(), 100, 120)
+    assert (sequences(stream), stream.position.offset) == ([], 100)
+    fetched(stream, batch(120), batch(130))
+    assert sequences(stream) == [80]
+    stream.acknowledged()
+    assert (stream.position.offset, stream.position.sequence) == (140, 90)
+
+
+def test_the_place_to_search_from_follows_what_is_known_of_the_target() -> None:
+    stream = located(50, target_offset=1000)
+    assert stream.position.target_offset == 1000
+    fetched(stream, batch(100), batch(110))
+    stream.acknowledged(1200)
+    assert (stream.position.offset, stream.position.target_offset) == (110, 1201)
+    stream.acknowledged()
+    assert stream.position.target_offset == 1201, "the broker did not say where"
+    stream.look_again()
+    assert stream.phase is Phase.LOCATING
+    ahead = located(70, target_offset=1000)
+    assert ahead.position.target_offset == -1, "what is beyond the position lies below"
+
+
+def test_it_stops_where_nobody_knows_what_the_target_has() -> None:
+    stream = located(None, lost="forgotten: …")
+    assert (stream.phase, stream.problem) == (Phase.STOPPED, "forgotten: …")
 
 
 def test_after_a_refusal_it_begins_at_its_position_again() -> None:
