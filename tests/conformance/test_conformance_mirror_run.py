@@ -98,6 +98,10 @@ def owned_by(bootstrap: str, member: int) -> set[tuple[str, int]]:
     }
 
 
+def states(bootstrap: str) -> set[str]:
+    return {row["state"] for row in status(bootstrap)["aggregates"]}
+
+
 def test_each_message_is_in_apache_kafka_once_through_a_kill_and_a_stop(
     pair: Pair, live: dict[str, Cluster], tmp_path: Path
 ) -> None:
@@ -118,6 +122,9 @@ def test_each_message_is_in_apache_kafka_once_through_a_kill_and_a_stop(
         for publisher in publishers:
             publisher.start()
         eventually(lambda: all(owned_by(kafka.bootstrap, n) for n in members), what="two owners")
+        assert headrace("mirror", "pause", topic, "--bootstrap", kafka.bootstrap).returncode == 0
+        eventually(lambda: states(kafka.bootstrap) == {"paused"}, what="the pause")
+        assert headrace("mirror", "resume", topic, "--bootstrap", kafka.bootstrap).returncode == 0
         members[101].kill()
         eventually(lambda: owned_by(kafka.bootstrap, 102) == ALL, what="one owner of all")
         members[101].start()

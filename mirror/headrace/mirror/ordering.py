@@ -16,7 +16,7 @@ from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.state import SkipOrder, State
-from headrace.mirror.told import bootstrap_of, folded, newest, states_of, topic_of
+from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, states_of, topic_of
 
 Offsets = tuple[int, int]
 
@@ -104,11 +104,15 @@ async def publish(client: ClusterClient, key: bytes, order: str, value: bytes) -
 
 
 async def pause(client: ClusterClient, topics: Sequence[str], *, is_paused: bool, dry_run: bool) -> list[str]:
-    """Order a pause of these copies, or its end; answers what to say of each. Raises ClickException, then nothing is ordered."""
-    known = await folded(client)
-    copies = {topic_of(place) for place in newest(known, client)}
+    """Order a pause of these copies or aggregates, or its end; answers what to say of each.
+
+    Raises ClickException, then nothing is ordered.
+    """
+    known, reports = await folded(client), await reports_of(client)
+    brought = {topic_of(place) for place in newest(known, client)}
+    brought |= {told.topic for report in reports.values() for told in report.aggregates}
     for topic in topics:
-        if topic not in copies:
+        if topic not in brought:
             raise click.ClickException(
                 f"{topic} is no mirror's copy; `headrace mirror status` shows those there are"
             )

@@ -30,7 +30,7 @@ from headrace.mirror.state import State, place_of
 NO_LEADER = -1
 NOT_MIRRORED, LEFT_OUT = "not mirrored", "left out"
 BROUGHT, FAILS = "brought", "fails"
-AGGREGATE_IN_ORDER = frozenset({"copying", "locating"})
+AGGREGATE_IN_ORDER = frozenset({"copying", "locating", PAUSED})
 IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, LEFT_OUT, PAUSED})
 """What a person decided: a topic that was deleted at its source, is left out or paused, a source that is no longer configured."""
 Row = dict[str, Any]

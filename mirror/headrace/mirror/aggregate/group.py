@@ -29,11 +29,13 @@ LOOK_SECONDS = 0.25
 
 
 class Orders(Protocol):
-    """What people ordered, by the source's name."""
+    """What people ordered, by the source's name or the topic's."""
 
     def choice_of(self, source: str) -> re.Pattern[str] | None: ...
 
     def limit_of(self, source: str) -> int | None: ...
+
+    def is_paused(self, topic: str) -> bool: ...
 
 
 class Group:
@@ -85,6 +87,8 @@ class Group:
         name = self.source.config.name
         self.source.choice = self._orders.choice_of(name)
         self.source.limit_to(self._orders.limit_of(name))
+        for held in self.held.values():
+            held.is_paused = self._orders.is_paused(held.key[0])
 
     # -- partitions
 
@@ -179,6 +183,7 @@ class Group:
             tunables = self.source.tunables
             pause = Pause(tunables.retry_backoff_ms, tunables.retry_backoff_max_ms)
             held = Held(key=claim.key, pause=pause, progress=Progress(began_ms=self._cluster.clock.now_ms()))
+            held.is_paused = self._orders.is_paused(claim.key[0])
             self.held[claim.key] = held
             self._locate(held)
             self._pull()

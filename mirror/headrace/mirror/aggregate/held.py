@@ -10,6 +10,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.aggregate.position import Position
 from headrace.mirror.aggregate.search import Search
 from headrace.mirror.aggregate.stream import Phase, Stream
+from headrace.mirror.copier import PAUSED
 from headrace.mirror.pause import Pause
 from headrace.mirror.progress import Progress
 from headrace.mirror.state import NO_ID
@@ -17,9 +18,9 @@ from headrace.mirror.state import NO_ID
 
 @dataclass(eq=False, kw_only=True)
 class Held:
-    """`is_idle` is set while no round has it; one that is leaving is in no further round. `leader` is -1 without one, `written`
-    is what the offset registry has, `told` the last stop that the log has a line of. `search` is under way where the target has
-    more, or has forgotten the producer.
+    """`is_idle` is set while no round has it; one that is leaving or paused is in no further round. `leader` is -1 without one,
+    `written` is what the offset registry has, `told` the last stop that the log has a line of. `search` is under way where the
+    target has more than is known, or has forgotten the producer.
     """
 
     key: PartitionKey
@@ -35,6 +36,7 @@ class Held:
     written_ms: int = 0
     written: Position | None = None
     is_leaving: bool = False
+    is_paused: bool = False
     problem: str = ""
     told: str = ""
     is_idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -44,6 +46,8 @@ class Held:
 
     @property
     def condition(self) -> str:
+        if self.is_paused:
+            return PAUSED
         return Phase.LOCATING.value if self.stream is None else self.stream.phase.value
 
     @property

@@ -81,7 +81,7 @@ class Puller:
 
     async def _round(self, mine: Collection[Held]) -> bool:
         """Whether there was anything to ask the source for."""
-        taken = [held for held in mine if not held.is_leaving]
+        taken = [held for held in mine if not (held.is_leaving or held.is_paused)]
         for held in taken:
             held.is_idle.clear()
         try:

@@ -43,6 +43,9 @@ class SharedNotes:
     def limit_of(self, source: str) -> int | None:
         return self._states.limit_of(source)
 
+    def is_paused(self, topic: str) -> bool:
+        return self._states.is_paused(topic)
+
     def tell(self, report: Report) -> None:
         self._report = report
 

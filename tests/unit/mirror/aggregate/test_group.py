@@ -47,7 +47,8 @@ class World:
         self.ownership = Ownership("a", retry_ms=0)
         self.ownership.partitions_changed(KEYS)
         host: Any = SimpleNamespace(clock=clock)
-        session, registry, journal = (cast("Any", part) for part in (self.session, self.registry, None))
+        orders = SimpleNamespace(is_paused=lambda topic: topic == "paused")
+        session, registry, journal = (cast("Any", part) for part in (self.session, self.registry, orders))
         self.group = Group(host, journal, cast("Any", source), self.ownership, registry, session, tasks)
 
 
