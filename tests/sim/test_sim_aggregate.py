@@ -29,9 +29,9 @@ def test_each_committed_message_comes_once_and_in_order(block: int) -> None:
     for world in worlds:
         world.run(STEPS)
     assert sum(world.handovers for world in worlds) > 5 * len(worlds)
-    assert sum(world.repeated for world in worlds) > len(worlds)
+    assert sum(world.repeated for world in worlds) > len(worlds) // 10
     assert sum(world.refusals for world in worlds) > 5
-    assert sum(world.forgotten for world in worlds) > len(worlds)
+    assert sum(world.forgotten for world in worlds) > len(worlds) // 2
 
 
 def _sequences_are_what_the_target_says(patch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from headrace.mirror.state import NO_ID
 class Held:
     """`is_idle` is set while no round has it; one that is leaving or paused is in no further round. `leader` is -1 without one,
     `written` is what the offset registry has, `told` the last stop that the log has a line of. `search` is under way where the
-    target has more than is known, or has forgotten the producer.
+    target has more than is known, or has forgotten the producer; one that told nothing is kept for as long as the position is.
     """
 
     key: PartitionKey
@@ -76,8 +76,9 @@ class Held:
 
     def begins(self, position: Position, version: int) -> None:
         """The offset registry has this."""
+        if position != self.written:
+            self.search = None
         self.stream, self.written, self.version = Stream(position), position, version
-        self.search = None
 
     def is_ahead(self, next_sequence: int | None) -> bool:
         """Whether the target has, or may have, something beyond the position: what of it is committed has to be looked up."""

@@ -78,11 +78,14 @@ class Locator:
                 if await self._searched(held):
                     self._located_by_search(held, asked[key], found)
             else:
+                held.search = None
                 self._located(held, asked[key], found, sequence, target_offset=committed.get(key, UNKNOWN))
 
     def _located_by_search(self, held: Held, asked: Survey, found: Surveyed) -> None:
-        search, held.search = held.search, None
+        search = held.search
         assert search is not None, "it is over"
+        if not search.lost:
+            held.search = None
         self._located(
             held,
             asked,
