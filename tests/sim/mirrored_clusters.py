@@ -49,10 +49,12 @@ OFFLINE = REPLICATED | {
 
 
 class MirroredClusters:
-    """One run; the stories of `offline` tell of both."""
+    """One run; the stories of `offline` tell of both. `copy` is what the topic is brought into there."""
+
+    settings, copy = OFFLINE, COPY
 
     def __init__(self, loop: VirtualLoop, seed: int) -> None:
-        offline = self.offline = World(loop, seed, OFFLINE_COUNT, OFFLINE)
+        offline = self.offline = World(loop, seed, OFFLINE_COUNT, self.settings)
         east = self.east = World(
             loop, seed + 1, EAST_COUNT, EAST, first_id=EAST_FIRST, network=offline.network
         )
@@ -66,13 +68,13 @@ class MirroredClusters:
         ]
         self.readers = [
             Reader(east, "reader", east.history, (TOPIC, 0)),
-            Reader(offline, "reader of the copy", offline.history, (COPY, 0)),
+            Reader(offline, "reader of the copy", offline.history, (self.copy, 0)),
         ]
         names = [client.name for client in (*self.producers, *self.readers)]
         own = OWN_TOPICS.keys()
         self.faults = [
             Faults(east, [*names, *(node.name for node in offline.nodes.values())], (TOPIC,), 2, False),
-            Faults(offline, names, (COPY, *own), 3, False),
+            Faults(offline, names, (self.copy, *own), 3, False),
         ]
         self._running: list[asyncio.Task[None]] = []
 
@@ -147,18 +149,21 @@ class MirroredClusters:
 
     def _note_replicas(self) -> None:
         """What is in the logs at the end, for the histories; and compare the clusters."""
-        for world, topic in ((self.east, TOPIC), (self.offline, COPY)):
+        for world, topic in ((self.east, TOPIC), (self.offline, self.copy)):
             for place in places_of(world, topic):
                 for node, partition in replicas_of(world, place):
                     world.history.replicas[place][node.broker_id] = contents(partition.log)
         for number in range(PARTITIONS):
-            source = next(iter(self.east.history.replicas[TOPIC, number].values()))
-            copy = next(iter(self.offline.history.replicas[COPY, number].values()))
-            assert copy.values == source.values, f"the copy of {TOPIC}-{number} is another than its source"
+            self._compare(number)
         for place in places_of(self.offline, FINDINGS):
             for _, partition in replicas_of(self.offline, place):
                 found = contents(partition.log).values
                 assert not found, f"the mirror says {found}"
+
+    def _compare(self, number: int) -> None:
+        source = next(iter(self.east.history.replicas[TOPIC, number].values()))
+        copy = next(iter(self.offline.history.replicas[COPY, number].values()))
+        assert copy.values == source.values, f"the copy of {TOPIC}-{number} is another than its source"
 
     def _description(self) -> str:
         lines = [
@@ -166,7 +171,7 @@ class MirroredClusters:
             for world in (self.east, self.offline)
             for node in world.nodes.values()
         ]
-        for world, topic in ((self.east, TOPIC), (self.offline, COPY)):
+        for world, topic in ((self.east, TOPIC), (self.offline, self.copy)):
             for place in places_of(world, topic) or [(topic, -1)]:
                 ends = {
                     n.name: (p.log.log_end_offset, p.log.high_watermark, p.is_leader)
@@ -181,7 +186,7 @@ def _end_of(world: World, place: PartitionKey) -> int:
 
 
 @contextmanager
-def _mirror_on(network: Network) -> Iterator[None]:
+def mirror_on(network: Network) -> Iterator[None]:
     """The mirrors' connections are the network's; a client's id ends with that of its broker."""
 
     async def open_(
@@ -198,7 +203,7 @@ def simulate(seed: int) -> MirroredClusters:
     """A whole run; an AssertionError says what was broken, and its notes the seed and what happened."""
     with unforeseen_failures() as failures, VirtualLoop() as loop:
         clusters = MirroredClusters(loop, seed)
-        with _mirror_on(clusters.offline.network):
+        with mirror_on(clusters.offline.network):
             try:
                 found = loop.run_until_complete(clusters.run())
                 assert not failures, failures[0]
