@@ -92,10 +92,6 @@ class ClusterClient:
         return self._view.controller_id
 
     @property
-    def cluster_id(self) -> str:
-        return self._view.cluster_id or ""
-
-    @property
     def topic_ids(self) -> Mapping[str, UUID]:
         """Topic → its id; none of a cluster that is older than topic ids."""
         return self._view.topic_ids
