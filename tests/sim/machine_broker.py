@@ -140,6 +140,8 @@ class Life:
         # Up to where it knew last that everything is committed.
         self._committed = host.log.high_watermark
         self._is_refused = False
+        # When ZooKeeper's last answer arrives.
+        self._answered_ms = 0
         self._proposals = IsrProposals(self._is_wanted)
         self.broker_epoch = self.world.register(self)
         self.office_is_free()
@@ -182,14 +184,18 @@ class Life:
         self.after(TIMEOUT_MS, lambda: over(None))
 
     def with_zookeeper(self, work: Callable[[], Any], answered: Reply) -> None:
-        """Have ZooKeeper do something in this life's session; no answer comes once that is over."""
+        """Have ZooKeeper do something in this life's session; answers come in the order of what was done, none once that is
+        over.
+        """
 
         def there() -> None:
             if self.host.is_cut_from_zookeeper:
                 self.after(50, there)
             elif self.has_session:
                 answer = work()
-                self.after(self.world.random.randint(1, 4), lambda: answered(answer))
+                now_ms = self.world.now_ms
+                self._answered_ms = max(self._answered_ms, now_ms + self.world.random.randint(1, 4))
+                self.after(self._answered_ms - now_ms, lambda: answered(answer))
 
         self.after(self.world.random.randint(1, 4), there)
 
