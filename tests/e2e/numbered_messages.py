@@ -31,7 +31,13 @@ def publish_while(
 def numbers_in(bootstrap: str, topic: str) -> Brought:
     """All that lies there now."""
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "test", "enable.partition.eof": True, "log_level": 0}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "test",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
     )
     found: Brought = defaultdict(list)
     partitions = list(consumer.list_topics(topic, 10).topics[topic].partitions)
