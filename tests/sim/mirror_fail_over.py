@@ -386,6 +386,8 @@ class FailOverWorld:
     broker_type = Broker
     may_copy_again = False
     """Whether what is committed may be cut, and copied once more."""
+    unknown_end = 0
+    """Where a follower is taken to be that has not fetched: no log is cut to nothing while others have more."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -544,7 +546,7 @@ class FailOverWorld:
         if leader is None:
             return
         for broker in self.brokers:
-            end = leader.ends.get(broker.number, -1)
+            end = leader.ends.get(broker.number, self.unknown_end)
             if broker is leader:
                 continue
             if broker.number in self.isr and (not broker.is_up or end < leader.log_end_offset):

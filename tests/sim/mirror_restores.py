@@ -149,6 +149,7 @@ class RestoreWorld(FailOverWorld):
 
     broker_type = RestoringBroker
     may_copy_again = True
+    unknown_end = -1
 
     def __init__(self, seed: int) -> None:
         self.is_copy = True
