@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -22,9 +21,6 @@ from sessions import Pair
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.config.properties import parse_properties
-from headrace.broker.wire.api import k61_describe_producers
-from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.config import parse_addresses
 
 PARTITIONS = {"dc-east": 4, "dc-west": 2}
 ALL = {(name, p) for name, count in PARTITIONS.items() for p in range(count)}
@@ -174,63 +170,3 @@ def test_a_member_that_cannot_take_part_says_why(
     last = done.stderr.splitlines()[-1]
     assert last.startswith("Error: ")
     assert said in last
-
-
-@pytest.fixture
-def forgetful(kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[KafkaBroker]:
-    """Apache Kafka that forgets a producer two seconds after its last message."""
-    home = tmp_path / "forgetful"
-    forgets = {"producer.id.expiration.ms": "2000", "producer.id.expiration.check.interval.ms": "500"}
-    kafka = KafkaBroker(kafka_jars, home, broker_id=1, zookeeper=zookeeper.under_chroot(home), set=forgets)
-    kafka.wait_until_serving()
-    yield kafka
-    kafka.end()
-
-
-def remembered(kafka: KafkaBroker, topic: str) -> int:
-    """How many producers the leader of partition 0 knows."""
-
-    async def work() -> int:
-        async with ClusterClient(parse_addresses("kafka", kafka.bootstrap)) as client:
-            asked = {"topics": [{"name": topic, "partition_indexes": [0]}]}
-            answer = await client.ask(client.leaders[topic, 0], k61_describe_producers.API, 0, asked)
-        return len(answer["topics"][0]["partitions"][0]["active_producers"])
-
-    return asyncio.run(work())
-
-
-@pytest.mark.long
-def test_a_producer_that_the_target_forgot_repeats_nothing(
-    forgetful: KafkaBroker, live: dict[str, Cluster], tmp_path: Path
-) -> None:
-    topic, east = "forgotten-clicks", live["dc-east"]
-    east.create(topic, 1)
-    settings = target(forgetful) | from_all({"dc-east": east}, topic)
-    member = MemberProcess(tmp_path, 101, settings)
-    is_over = threading.Event()
-    arguments = (east.bootstrap, "dc-east", topic, 1, lambda: not is_over.is_set())
-    publisher = threading.Thread(target=publish_while, args=arguments)
-    try:
-        publisher.start()
-        for _ in range(3):
-            eventually(lambda: owned_by(forgetful.bootstrap, 101), what="an owner")
-            before = len(numbers_in(forgetful.bootstrap, topic)["dc-east", 0])
-            eventually(
-                lambda n=before: len(numbers_in(forgetful.bootstrap, topic)["dc-east", 0]) > n,  # type: ignore[misc]
-                what="more messages",
-            )
-            member.kill()
-            eventually(lambda: remembered(forgetful, topic) == 0, what="a target that has forgotten")
-            member.start()
-        is_over.set()
-        publisher.join()
-        wanted = numbers_in(east.bootstrap, topic)
-        eventually(
-            lambda: len(numbers_in(forgetful.bootstrap, topic)["dc-east", 0]) >= len(wanted["dc-east", 0]),
-            what="all messages",
-        )
-        assert member.stop() == 0
-        assert numbers_in(forgetful.bootstrap, topic) == wanted
-    finally:
-        is_over.set()
-        member.end()
