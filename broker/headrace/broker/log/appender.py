@@ -8,6 +8,7 @@ is written together. Must not know: who reads, what retention and truncation tak
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from headrace.broker.errors import InvalidRecordError, KafkaError, NotOneBatchError, StorageError
@@ -16,7 +17,7 @@ from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.producers import Marker, encode_marker, is_next
 from headrace.broker.log.results import AppendResult
-from headrace.broker.log.segment import Place
+from headrace.broker.log.segment import NO_ROOM, Place
 from headrace.broker.log.validation import (
     check_client_batch,
     check_integrity,
@@ -24,6 +25,7 @@ from headrace.broker.log.validation import (
     check_sizes,
     check_timestamps,
     header_at,
+    is_ordinary,
     placed_batches,
     runs,
     stamp_append_time,
@@ -36,6 +38,10 @@ from headrace.broker.wire.recompression import recompressed
 _new_tuple = tuple.__new__
 
 
+def _epoch_of(place: Place) -> int:
+    return place.header.leader_epoch
+
+
 class Placed(NamedTuple):
     """A batch at `position` of `records`, and its base offset in the log, whatever its header says."""
 
@@ -43,6 +49,41 @@ class Placed(NamedTuple):
     position: int
     header: BatchHeader
     base_offset: int
+
+
+class Run:
+    """Batches that a leader is about to write together, stamped with their place behind the log's end.
+
+    `batches` has the header of each, as its producer sent it, and its base offset in the log; `numbered` are those of
+    producers with an id.
+    """
+
+    __slots__ = ("append_time_ms", "batches", "buffers", "end_offset", "leader_epoch", "numbered", "size")
+
+    def __init__(self, leader_epoch: int, append_time_ms: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.append_time_ms = append_time_ms
+        self.buffers: list[memoryview] = []
+        self.batches: list[tuple[BatchHeader, int]] = []
+        self.numbered: list[Placed] = []
+        self.size = self.end_offset = 0
+
+    def add(self, records: memoryview, header: BatchHeader, size: int) -> None:
+        """Have a batch of that size written, too."""
+        set_base_offset_and_epoch(records, 0, self.end_offset, self.leader_epoch)
+        self.buffers.append(records)
+        self.batches.append((header, self.end_offset))
+        if header.producer_id >= 0:
+            self.numbered.append(Placed(records, 0, header, self.end_offset))
+        self.size += size
+        self.end_offset += header.last_offset_delta + 1
+
+    def clear(self) -> None:
+        """Forget all batches: they are written, or refused."""
+        self.buffers.clear()
+        self.batches.clear()
+        self.numbered.clear()
+        self.size = 0
 
 
 class Appender:
@@ -76,50 +117,48 @@ class Appender:
         config, segments = log.config, log.body.segments
         outcomes: list[AppendResult | KafkaError] = []
         append_time_ms = now_ms if log.is_stamping else -1
-        run: list[Placed] = []
-        run_size = end_offset = 0
+        size_max = 0 if log.is_compacted else min(config.max_message_bytes, config.segment_bytes)
+        earliest_ms = now_ms - config.message_timestamp_before_max_ms
+        latest_ms = now_ms + config.message_timestamp_after_max_ms
+        is_rewritten = log.codec is not None or log.is_stamping
+        run, room = Run(leader_epoch, append_time_ms), NO_ROOM
         for records in appends:
             try:
                 header = header_at(records, 0)
                 size = len(records)
                 if header.length + LENGTH_END != size:
-                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
+                    self._write_run(run, outcomes)
                     outcomes.append(self._append_first(records, leader_epoch, now_ms))
                     continue
-                self._check_one(records, header, now_ms)
-                if log.codec is not None and header.codec != log.codec:
-                    records = recompressed(records, header, log.codec)
-                    header, size = read_header(records), len(records)
-                    check_sizes(size, size, config)
-                if append_time_ms >= 0:
-                    header = stamp_append_time(records, 0, header, now_ms)
-                delta, time_ms = header.last_offset_delta, header.max_timestamp
-                if run and segments.active.must_roll(
-                    run_size + size, end_offset + delta, time_ms, now_ms, segments.limits
-                ):
-                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
-                if header.producer_id >= 0 and not (run and is_next(run[-1].header, header)):
-                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
+                if size > size_max or not is_ordinary(records, header, earliest_ms, latest_ms):
+                    self._check_one(records, header, now_ms)
+                if is_rewritten:
+                    records, header = self._rewritten(records, header, now_ms)
+                    size = len(records)
+                last_offset, time_ms = run.end_offset + header.last_offset_delta, header.max_timestamp
+                if run.batches and not room.takes(run.size + size, last_offset, time_ms):
+                    self._write_run(run, outcomes)
+                if header.producer_id >= 0 and not (run.batches and is_next(run.batches[-1][0], header)):
+                    self._write_run(run, outcomes)
                     repeated = log.body.producers.check(header)
                     if repeated is not None:
                         outcomes.append(AppendResult(*repeated.answer, log.log_start_offset, 0))
                         continue
-                if not run:
-                    run_size, end_offset = 0, log.log_end_offset
-                    if segments.active.must_roll(size, end_offset + delta, time_ms, now_ms, segments.limits):
+                if not run.batches:
+                    run.end_offset = log.log_end_offset
+                    last_offset = run.end_offset + header.last_offset_delta
+                    if segments.active.must_roll(size, last_offset, time_ms, now_ms, segments.limits):
                         with log.body.storage_errors():
-                            log.body.roll(end_offset, end_offset + delta, config, now_ms)
-                set_base_offset_and_epoch(records, 0, end_offset, leader_epoch)
-                run.append(_new_tuple(Placed, (records, 0, header, end_offset)))
-                run_size += size
-                end_offset += delta + 1
+                            log.body.roll(run.end_offset, last_offset, config, now_ms)
+                    room = segments.active.room(now_ms, segments.limits)
+                run.add(records, header, size)
                 if not segments.active.size:
                     # By its first batch a segment tells when the next one is due.
-                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
+                    self._write_run(run, outcomes)
             except KafkaError as error:
-                self._write_run(run, outcomes, leader_epoch, append_time_ms)
+                self._write_run(run, outcomes)
                 outcomes.append(error)
-        self._write_run(run, outcomes, leader_epoch, append_time_ms)
+        self._write_run(run, outcomes)
         return outcomes
 
     def append_marker(
@@ -160,10 +199,11 @@ class Appender:
         if body.segments.active.must_roll(header.size, end_offset, header.max_timestamp, now_ms, limits):
             with body.storage_errors():
                 body.roll(offset, end_offset, log.config, now_ms)
-        set_base_offset_and_epoch(records, 0, offset, leader_epoch)
+        run = Run(leader_epoch, now_ms if log.is_stamping else -1)
+        run.end_offset = offset
+        run.add(records, header, header.size)
         outcomes: list[AppendResult | KafkaError] = []
-        run = [Placed(records, 0, header, offset)]
-        self._write_run(run, outcomes, leader_epoch, now_ms if log.is_stamping else -1)
+        self._write_run(run, outcomes)
         (outcome,) = outcomes
         if isinstance(outcome, KafkaError):
             raise outcome
@@ -181,33 +221,43 @@ class Appender:
         if self._log.is_compacted:
             check_keys(records, header, config, now_ms)
 
-    def _write_run(
-        self,
-        run: list[Placed],
-        outcomes: list[AppendResult | KafkaError],
-        leader_epoch: int,
-        append_time_ms: int,
-    ) -> None:
+    def _rewritten(
+        self, records: memoryview, header: BatchHeader, now_ms: int
+    ) -> tuple[memoryview, BatchHeader]:
+        """The batch with the topic's own codec, and with the time of the append where the topic wants that."""
+        log = self._log
+        if log.codec is not None and header.codec != log.codec:
+            records = recompressed(records, header, log.codec)
+            header = read_header(records)
+            check_sizes(header.size, header.size, log.config)
+        if log.is_stamping:
+            header = stamp_append_time(records, 0, header, now_ms)
+        return records, header
+
+    def _write_run(self, run: Run, outcomes: list[AppendResult | KafkaError]) -> None:
         """Write what has gathered, and forget it; the outcome of each is its result, or of all the error."""
-        if not run:
+        if not run.batches:
             return
         log = self._log
         body = log.body
         try:
-            if leader_epoch != body.epochs.latest:
-                body.epochs.assign(leader_epoch, log.log_end_offset)
-            self._append_run([batch[0] for batch in run], run)
+            if run.leader_epoch != body.epochs.latest:
+                body.epochs.assign(run.leader_epoch, log.log_end_offset)
+            self._append_run(run.buffers, run.batches, run.numbered)
         except (OSError, StorageError) as error:
             failure = (
                 storage_error(body.files, body.directory, error) if isinstance(error, OSError) else error
             )
-            outcomes += [failure] * len(run)
+            outcomes += [failure] * len(run.batches)
         else:
-            start_offset = log.log_start_offset
-            for _, _, header, base_offset in run:
-                last_offset = base_offset + header.last_offset_delta
-                result = (base_offset, last_offset, append_time_ms, start_offset, 1)
-                outcomes.append(_new_tuple(AppendResult, result))
+            time_ms, start_offset = run.append_time_ms, log.log_start_offset
+            outcomes += [
+                _new_tuple(
+                    AppendResult,
+                    (base_offset, base_offset + header.last_offset_delta, time_ms, start_offset, 1),
+                )
+                for header, base_offset in run.batches
+            ]
         run.clear()
 
     def _append_first(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -240,8 +290,8 @@ class Appender:
             for run in runs(placed, log.config.segment_bytes):
                 self._append_adjacent(records, run, now_ms)
                 # Not after the last run: a full disk may let one in and refuse the next.
-                for _, header in run:
-                    body.epochs.assign(header.leader_epoch, header.base_offset)
+                for epoch, batches in groupby(run, _epoch_of):
+                    body.epochs.assign(epoch, next(batches).header.base_offset)
         return self._result_of(placed)
 
     def append_mirrored(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
@@ -275,10 +325,19 @@ class Appender:
             end - start, last.last_offset, newest_ms, now_ms, body.segments.limits
         ):
             body.roll(first.base_offset, last.last_offset, config, now_ms)
-        placed = [Placed(records, position, header, header.base_offset) for position, header in run]
-        self._append_run([records[start:end]], placed)
+        numbered = [
+            Placed(records, position, header, header.base_offset)
+            for position, header in run
+            if header.producer_id >= 0
+        ]
+        self._append_run([records[start:end]], [(header, header.base_offset) for _, header in run], numbered)
 
-    def _append_run(self, buffers: Sequence[memoryview], placed: Sequence[Placed]) -> None:
+    def _append_run(
+        self,
+        buffers: Sequence[memoryview],
+        batches: Sequence[tuple[BatchHeader, int]],
+        numbered: Sequence[Placed],
+    ) -> None:
         """Write the buffers, which hold just these batches, to the active segment, and take in the batches."""
         log = self._log
         body = log.body
@@ -286,11 +345,8 @@ class Appender:
             body.flusher.check()
         segment = body.segments.active
         position = segment.write(buffers)
-        last_offset = -1
-        for records, at, header, base_offset in placed:
-            size, last_offset = header.length + LENGTH_END, base_offset + header.last_offset_delta
-            segment.note(position, size, last_offset, header.max_timestamp)
-            position += size
-            if header.producer_id >= 0:
-                segment.note_marker(body.producers.note(records, at, header, base_offset))
-        log.log_end_offset = last_offset + 1
+        segment.note_run(position, batches)
+        for records, at, header, base_offset in numbered:
+            segment.note_marker(body.producers.note(records, at, header, base_offset))
+        header, base_offset = batches[-1]
+        log.log_end_offset = base_offset + header.last_offset_delta + 1

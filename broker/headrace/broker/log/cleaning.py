@@ -198,10 +198,9 @@ def _fill(cleaned: Segment, sources: Sequence[Source], rules: Rules, limits: Cle
         for header, batch in source.batches(limits):
             kept = clean_batch(header, batch, rules)
             if kept is not None:
-                kept_header = read_header(kept)
                 position = cleaned.write([kept])
                 limits.pace(len(kept))
-                cleaned.note(position, len(kept), kept_header.last_offset, kept_header.max_timestamp)
+                cleaned.note(position, read_header(kept))
     for aborted in rules.transactions.still_aborted:
         cleaned.note_marker(aborted)
     rules.transactions.still_aborted.clear()

@@ -340,7 +340,7 @@ class _Loading:
         return f"the base offset {header.base_offset} is not where it belongs" if is_displaced else None
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
-        segment.note(position, header.size, header.last_offset, header.max_timestamp)
+        segment.note(position, header)
         if header.is_control and segment not in self.unindexed[-1:]:
             self.unindexed.append(segment)
         if header.leader_epoch >= 0 and (not self.epochs or header.leader_epoch > self.epochs[-1][0]):

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from headrace.broker.config.keys import LONG_MAX
 from headrace.broker.errors import CorruptMessageError
 from headrace.broker.log import names
 from headrace.broker.log.files import Buffer, File, Files
 from headrace.broker.log.index import INT32_MAX, OffsetIndex, TimeIndex
 from headrace.broker.log.transactions import AbortedTransaction, TransactionIndex
-from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, BatchHeader, read_header
+from headrace.broker.wire.batches import HEADER_SIZE, LENGTH_END, MAGIC, BatchHeader, read_header
 
 _SCAN_SIZE = 8192
 _RECENT_MAX = 32
@@ -26,6 +27,21 @@ class Place(NamedTuple):
 
     position: int
     header: BatchHeader
+
+
+class Room(NamedTuple):
+    """How many bytes a segment still takes, and up to which last offset and timestamp (milliseconds)."""
+
+    size: int
+    last_offset: int
+    max_timestamp: int
+
+    def takes(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether so many bytes with that last offset and largest timestamp fit."""
+        return size <= self.size and last_offset <= self.last_offset and max_timestamp <= self.max_timestamp
+
+
+NO_ROOM = Room(0, -1, -1)
 
 
 class Segment:
@@ -129,24 +145,31 @@ class Segment:
         file.sync()
         self._is_torn = False
 
-    def note(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
+    def note(self, position: int, header: BatchHeader) -> None:
         """Account for one batch that `write` put at `position`."""
-        recent = self._recent
-        if len(recent) >= _RECENT_MAX:
-            self._older = recent
-            recent = self._recent = {}
-        recent[self.next_offset] = position
-        self.next_offset = last_offset + 1
-        largest = self._largest_timestamp
+        self.note_run(position, ((header, header.base_offset),))
+
+    def note_run(self, position: int, batches: Sequence[tuple[BatchHeader, int]]) -> None:
+        """Account for batches that `write` put side by side at `position`: the header of each, and its base offset here."""
+        recent, next_offset = self._recent, self.next_offset
+        largest_ms, _ = self.largest_timestamp
         if position == 0:
-            self.first_timestamp_ms = max_timestamp_ms
-        if largest is None:
-            largest = self._largest_timestamp = self._read_largest_timestamp()
-        if max_timestamp_ms > largest[0]:
-            self._largest_timestamp = (max_timestamp_ms, last_offset)
-        if self._bytes_since_index_entry > self.index_interval_bytes:
-            self._add_index_entries(last_offset, position)
-        self._bytes_since_index_entry += size
+            self.first_timestamp_ms = batches[0][0].max_timestamp
+        for header, base_offset in batches:
+            if len(recent) >= _RECENT_MAX:
+                self._older = recent
+                recent = self._recent = {}
+            recent[next_offset] = position
+            size, last_offset = header.length + LENGTH_END, base_offset + header.last_offset_delta
+            next_offset = last_offset + 1
+            if header.max_timestamp > largest_ms:
+                largest_ms = header.max_timestamp
+                self._largest_timestamp = (largest_ms, last_offset)
+            if self._bytes_since_index_entry > self.index_interval_bytes:
+                self._add_index_entries(last_offset, position)
+            self._bytes_since_index_entry += size
+            position += size
+        self.next_offset = next_offset
 
     def note_marker(self, aborted: AbortedTransaction | None) -> None:
         """Account for a transaction that a batch just noted has aborted, if it has."""
@@ -267,23 +290,28 @@ class Segment:
     def must_roll(
         self, size: int, last_offset: int, max_timestamp_ms: int, now_ms: int, limits: tuple[int, int]
     ) -> bool:
-        """Whether `size` bytes ending with `last_offset` have to go into a new segment (Kafka's rules).
+        """Whether `size` bytes ending with `last_offset` have to go into a new segment (Kafka's rules)."""
+        return not self.room(now_ms, limits).takes(size, last_offset, max_timestamp_ms)
+
+    def room(self, now_ms: int, limits: tuple[int, int]) -> Room:
+        """What may come before a new segment has to begin.
 
         `limits` are bytes and milliseconds, which are counted from the first batch's timestamp to the next one's, or in
         the broker's time where batches have none.
         """
         segment_bytes, segment_ms = limits
-        if last_offset - self.base_offset > INT32_MAX:
-            return True
+        last_offset = self.base_offset + INT32_MAX
         if self.size == 0:
-            return False
-        if self.size > segment_bytes - size or self._is_full:
-            return True
+            return Room(LONG_MAX, last_offset, LONG_MAX)
+        if self._is_full:
+            return NO_ROOM
         first_ms = self.first_timestamp_ms
         if first_ms is None:
             first_ms = self._read_first_timestamp()
-        waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
-        return waited_ms > segment_ms
+        if first_ms >= 0:
+            return Room(segment_bytes - self.size, last_offset, first_ms + segment_ms)
+        is_due = now_ms - self.created_ms > segment_ms
+        return NO_ROOM if is_due else Room(segment_bytes - self.size, last_offset, LONG_MAX)
 
     def first_batch_timestamp_ms(self) -> int:
         """The timestamp of its first batch; -1 when it has none."""
@@ -397,7 +425,7 @@ class Segment:
             for position, header in self.walk():
                 # An offset that rotted would not fit the index, and move the segment's end.
                 if self.next_offset <= header.base_offset <= header.last_offset < end_offset:
-                    self.note(position, header.size, header.last_offset, header.max_timestamp)
+                    self.note(position, header)
         self.next_offset = next_offset
         self.end_rebuild()
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from struct import Struct
 
+from crc32c import crc32c
+
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import (
     CorruptMessageError,
@@ -30,6 +32,7 @@ from headrace.broker.wire.batches import (
     ATTRIBUTES_AT,
     CODEC_BITS,
     CONTROL_BIT,
+    CRC_START,
     HEADER_SIZE,
     LENGTH_AT,
     LENGTH_END,
@@ -72,12 +75,10 @@ MESSAGE_SIZE_MIN = 26
 
 def header_at(records: Buffer, position: int) -> BatchHeader:
     """The header of the whole batch at `position`; checks format and declared length."""
+    whole = _header_of_whole(records, position)
+    if whole is not None:
+        return whole
     left = len(records) - position
-    if left >= HEADER_SIZE:
-        # What every good batch passes, before anything is asked twice.
-        header = read_header(records, position)
-        if header.magic == MAGIC and HEADER_SIZE <= header.length + LENGTH_END <= left:
-            return header
     if left <= MAGIC_AT:
         raise NotOneBatchError(f"{left} bytes at the end of the record data are too few for a batch.")
     magic = magic_of(records, position)
@@ -95,12 +96,42 @@ def header_at(records: Buffer, position: int) -> BatchHeader:
     return header
 
 
+def _header_of_whole(records: Buffer, position: int) -> BatchHeader | None:
+    """What almost every batch passes, before anything is asked twice: the header of one that is all there."""
+    left = len(records) - position
+    if left < HEADER_SIZE:
+        return None
+    header = read_header(records, position)
+    return header if header.magic == MAGIC and HEADER_SIZE <= header.length + LENGTH_END <= left else None
+
+
 def _wrong_magic(magic: int) -> Exception:
     if magic in OLD_FORMATS:
         return UnsupportedForMessageFormatError(
             f"Messages of format {magic} are not accepted: publish with a client that writes format 2."
         )
     return CorruptMessageError(f"Magic byte {magic} is no message format of Kafka.")
+
+
+def is_ordinary(records: memoryview, header: BatchHeader, earliest_ms: int, latest_ms: int) -> bool:
+    """Whether nothing is wrong with a published batch, the only one in `records`, as far as one look tells.
+
+    What fails is asked about one thing after the other, by the checks below: they refuse nothing that passes here.
+    """
+    base_offset, length, _, _, crc, attributes, delta, base_ms, max_ms, producer_id, _, sequence, count = (
+        header
+    )
+    # Of an ordinary batch the attributes are its codec alone.
+    ratio = UNPACKING_RATIO_MAX.get(attributes, 0)
+    return (
+        base_offset == 0
+        and 0 < count == delta + 1
+        and count * RECORD_SIZE_MIN <= (length + LENGTH_END - HEADER_SIZE) * ratio
+        and (producer_id < 0 or sequence >= 0)
+        and earliest_ms <= base_ms
+        and max_ms <= latest_ms
+        and crc32c(records[CRC_START:]) == crc
+    )
 
 
 def check_integrity(records: Buffer, position: int, header: BatchHeader) -> None:
@@ -123,7 +154,6 @@ def check_sizes(size: int, batch_size: int, config: LogConfig) -> None:
 
 def check_client_batch(header: BatchHeader) -> None:
     """Raise unless the header is one that a client may send: no control batch, a known codec."""
-    # One look at all fields costs less than one at each: every batch comes by here.
     base_offset, length, _, _, _, attributes, delta, _, _, producer_id, _, base_sequence, count = header
     if base_offset != 0:
         raise InvalidRecordError(f"The base offset of a published batch is {base_offset} instead of 0.")
@@ -218,7 +248,7 @@ def whole_batches(records: Buffer) -> list[Place]:
     placed: list[Place] = []
     position = 0
     while position < len(records):
-        header = _header_unless_cut(records, position)
+        header = _header_of_whole(records, position) or _header_unless_cut(records, position)
         if header is None:
             break
         placed.append(Place(position, header))
@@ -259,17 +289,24 @@ def placed_batches(records: Buffer, next_offset: int) -> list[Place]:
 
 def runs(placed: list[Place], segment_bytes: int) -> Iterator[list[Place]]:
     """Batches in as few groups as segment.bytes and 32-bit relative offsets allow, at least one a group."""
+    if placed and _fit_together(placed[0], placed[-1], segment_bytes):
+        yield placed
+        return
     run: list[Place] = []
     for place in placed:
-        if run and (
-            place.position + place.header.size - run[0].position > segment_bytes
-            or place.header.last_offset - run[0].header.base_offset > INT32_MAX
-        ):
+        if run and not _fit_together(run[0], place, segment_bytes):
             yield run
             run = []
         run.append(place)
     if run:
         yield run
+
+
+def _fit_together(first: Place, last: Place, segment_bytes: int) -> bool:
+    return (
+        last.position + last.header.size - first.position <= segment_bytes
+        and last.header.last_offset - first.header.base_offset <= INT32_MAX
+    )
 
 
 def stamp_append_time(records: memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
