@@ -23,12 +23,11 @@ START, END = "<!-- table made by scripts/compatibility_page.py -->\n", "<!-- end
 SESSIONS_START, SESSIONS_END = "<!-- made by scripts/session_coverage.py -->\n", "<!-- end of sessions -->\n"
 CLIENTS_START, CLIENTS_END = "<!-- made by scripts/client_suites.py -->\n", "<!-- end of client suites -->\n"
 
-TRANSACTIONS, SECURITY, QUOTAS = "transactions come later", "security comes later", "quotas come later"
+SECURITY, QUOTAS = "security comes later", "quotas come later"
 TOKENS = "delegation tokens come later"
 KRAFT = "no part of ZooKeeper mode"
 NOT_SERVED = {
     17: SECURITY,
-    **dict.fromkeys((24, 25, 26, 28, 65, 66), TRANSACTIONS),
     **dict.fromkeys((29, 30, 31, 36, 50, 51), SECURITY),
     **dict.fromkeys((38, 39, 40, 41), TOKENS),
     **dict.fromkeys((48, 49), QUOTAS),

@@ -10,7 +10,10 @@ from __future__ import annotations
 from headrace.broker.errors import ErrorCode as Code
 
 ACLS = "there are no ACLs: security comes later"
-TRANSACTIONS = "belongs to transactions, which come later"
+VERIFICATION = "takes the verification of partitions, which comes later"
+MOVING = "takes a coordinator that moves or loads: sessions of groups provoke it, through the same runtime"
+MEMBERS = "follows from the rules of OffsetCommit, whose sessions provoke it"
+NO_WAY = "no way leads to it in 3.9"
 FOLLOWERS = "takes replicas that go away while the request waits"
 SHUTDOWN = "only of a coordinator that stopped, which a broker does after it has stopped answering"
 OLD_BROKERS = "only brokers before 2.6 send it"
@@ -229,6 +232,8 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.INVALID_PRODUCER_EPOCH,
         Code.PRODUCER_FENCED,
         Code.INVALID_REQUEST,
+        Code.INVALID_TRANSACTION_TIMEOUT,
+        Code.CONCURRENT_TRANSACTIONS,
     ),
     23: (
         Code.TOPIC_AUTHORIZATION_FAILED,
@@ -239,6 +244,44 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.KAFKA_STORAGE_ERROR,
         Code.UNKNOWN_SERVER_ERROR,
+    ),
+    24: (
+        Code.NOT_COORDINATOR,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.INVALID_TXN_STATE,
+        Code.INVALID_PRODUCER_ID_MAPPING,
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.PRODUCER_FENCED,
+        Code.TOPIC_AUTHORIZATION_FAILED,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.OPERATION_NOT_ATTEMPTED,
+        Code.CONCURRENT_TRANSACTIONS,
+        Code.TRANSACTION_ABORTABLE,
+        Code.INVALID_REQUEST,
+    ),
+    25: (
+        Code.NOT_COORDINATOR,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.INVALID_PRODUCER_ID_MAPPING,
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.PRODUCER_FENCED,
+        Code.INVALID_TXN_STATE,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+    26: (
+        Code.NOT_COORDINATOR,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.INVALID_TXN_STATE,
+        Code.INVALID_PRODUCER_ID_MAPPING,
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.PRODUCER_FENCED,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.INVALID_REQUEST,
     ),
     27: (
         Code.CORRUPT_MESSAGE,
@@ -253,6 +296,23 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.TRANSACTION_COORDINATOR_FENCED,
         Code.REQUEST_TIMED_OUT,
         Code.CLUSTER_AUTHORIZATION_FAILED,
+    ),
+    28: (
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.NOT_COORDINATOR,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.OFFSET_METADATA_TOO_LARGE,
+        Code.GROUP_AUTHORIZATION_FAILED,
+        Code.INVALID_COMMIT_OFFSET_SIZE,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        Code.REQUEST_TIMED_OUT,
+        Code.UNKNOWN_MEMBER_ID,
+        Code.FENCED_INSTANCE_ID,
+        Code.ILLEGAL_GENERATION,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.INVALID_GROUP_ID,
     ),
     32: (
         Code.INVALID_REQUEST,
@@ -362,6 +422,15 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.INVALID_TOPIC_EXCEPTION,
         Code.TOPIC_AUTHORIZATION_FAILED,
     ),
+    65: (
+        Code.NOT_COORDINATOR,
+        Code.COORDINATOR_NOT_AVAILABLE,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Code.TRANSACTIONAL_ID_NOT_FOUND,
+        Code.INVALID_REQUEST,
+    ),
+    66: (Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS),
     67: (
         Code.UNKNOWN_SERVER_ERROR,
         Code.CLUSTER_AUTHORIZATION_FAILED,
@@ -383,8 +452,6 @@ _EVERYWHERE = {
     Code.POLICY_VIOLATION: POLICY,
     Code.UNKNOWN_SERVER_ERROR: INTERNAL,
     Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: OLD_FORMAT,
-    Code.INVALID_TXN_STATE: TRANSACTIONS,
-    Code.INVALID_PRODUCER_ID_MAPPING: TRANSACTIONS,
     Code.STALE_MEMBER_EPOCH: NEW_PROTOCOL,
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: FOLLOWERS,
 }
@@ -398,12 +465,25 @@ _OF_KEY = {
         10,
         Code.COORDINATOR_LOAD_IN_PROGRESS,
     ): "no way leads to it in 3.9: who the coordinator is can be told at once",
-    (9, Code.UNSTABLE_OFFSET_COMMIT): TRANSACTIONS,
+    (0, Code.INVALID_TXN_STATE): VERIFICATION,
+    (0, Code.INVALID_PRODUCER_ID_MAPPING): VERIFICATION,
+    (8, Code.INVALID_TXN_STATE): NO_WAY,
+    (8, Code.INVALID_PRODUCER_ID_MAPPING): NO_WAY,
     (9, Code.UNKNOWN_MEMBER_ID): NEW_PROTOCOL,
     (20, Code.INVALID_TOPIC_EXCEPTION): "no way leads to it in 3.9: an illegal name is an unknown topic",
-    (22, Code.NOT_COORDINATOR): TRANSACTIONS,
-    (22, Code.INVALID_PRODUCER_EPOCH): TRANSACTIONS,
-    (22, Code.PRODUCER_FENCED): TRANSACTIONS,
+    **{
+        (key, code): MOVING
+        for key in (22, 24, 25, 26, 28, 65, 66)
+        for code in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE)
+    },
+    (24, Code.INVALID_TXN_STATE): NO_WAY,
+    (24, Code.CONCURRENT_TRANSACTIONS): "comes while markers are written: how long that lasts differs",
+    (25, Code.INVALID_TXN_STATE): NO_WAY,
+    (28, Code.FENCED_INSTANCE_ID): MEMBERS,
+    (28, Code.ILLEGAL_GENERATION): MEMBERS,
+    (28, Code.INVALID_COMMIT_OFFSET_SIZE): MEMBERS,
+    (28, Code.INVALID_PRODUCER_EPOCH): VERIFICATION,
+    (28, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (27, Code.CORRUPT_MESSAGE): OWN_MARKER,
     (27, Code.INVALID_REQUIRED_ACKS): OWN_MARKER,
     (27, Code.REQUEST_TIMED_OUT): FOLLOWERS,

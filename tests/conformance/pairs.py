@@ -22,6 +22,9 @@ SETTINGS = {
     "socket.request.max.bytes": "1000000",
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "true",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     # Records that the tests date years back stay until somebody deletes them.
     "log.retention.ms": "-1",
 }

@@ -32,6 +32,8 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS = 11, 12, 13, 14, 15, 16
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 18, 19, 20, 22
+ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
+DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DELETE_GROUPS = 23, 32, 37, 42
 INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 44, 47, 60
 CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 68, 69
@@ -42,7 +44,7 @@ ANSWER_SECONDS_MAX = 60
 TIMESTAMP_MS = 1_700_000_000_000
 IDENTITY_FIELDS = ("topic_id", "member_id", "leader", "session_id", "producer_id")
 TEXT_FIELDS = ("error_message", "batch_index_error_message", "documentation")
-CLOCK_FIELDS = ("log_append_time_ms",)
+CLOCK_FIELDS = ("log_append_time_ms", "transaction_start_time_ms")
 SET_FIELDS = {
     "topics": ("name", "topic", "topic_id"),
     "responses": ("name", "topic", "topic_id"),
@@ -53,6 +55,11 @@ SET_FIELDS = {
     "configs": ("name",),
     "groups": ("group_id",),
     "results": ("group_id", "name", "resource_name"),
+    "results_by_partition": ("partition_index",),
+    "results_by_topic_v3_and_below": ("name",),
+    "results_by_transaction": ("transactional_id",),
+    "topic_results": ("name",),
+    "transaction_states": ("transactional_id",),
 }
 
 Message = dict[str, Any]
@@ -155,7 +162,8 @@ class Session:
             return {k: self.comparable(v, k) for k, v in value.items() if k not in TEXT_FIELDS}
         if isinstance(value, list):
             found = [self.comparable(v) for v in _in_order(value, SET_FIELDS.get(name, ()))]
-            return sorted(found, key=str) if name == "members" else found
+            is_set = name == "members" or (name == "partitions" and all(isinstance(v, int) for v in value))
+            return sorted(found, key=str) if is_set else found
         if isinstance(value, memoryview):
             value = bytes(value)
         if name == "records" and value:
@@ -213,7 +221,7 @@ Seen.compared = Seen()
 def _error_codes(value: Any) -> Iterator[int]:
     if isinstance(value, dict):
         for name, each in value.items():
-            if name == "error_code":
+            if name in ("error_code", "partition_error_code"):
                 yield int(each)
             else:
                 yield from _error_codes(each)

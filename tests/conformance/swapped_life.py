@@ -123,8 +123,7 @@ class Life:
             self._send(self.lively, LIVELY, number, b"%d" % (self.lively_count + number))
         self.lively_count += 40
         assert self.lively.flush(30) == 0
-        if engine == "kafka":
-            self._write_transactions()
+        self._write_transactions()
 
     def _write_transactions(self) -> None:
         """Some are aborted: their records are written all the same, and nobody may be told of them."""
@@ -212,8 +211,7 @@ class Life:
     def compact_on(self, engine: str) -> None:
         """Keys written over and over, some ended by a tombstone, until the cleaner has been there."""
         before = self._broker.clean_offset(COMPACTED)
-        if engine == "kafka":
-            self._compact_transactions()
+        self._compact_transactions()
         producer = Producer(
             {"bootstrap.servers": self._broker.bootstrap, "batch.num.messages": 5, "log_level": 0}
         )

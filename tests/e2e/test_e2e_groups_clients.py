@@ -100,15 +100,6 @@ def test_a_member_that_is_killed_is_replaced_after_its_session(
         survivor.close()
 
 
-def test_a_transactional_producer_hears_that_there_are_no_transactions(broker: DevCluster) -> None:
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": broker.bootstrap, "transactional.id": "x", "log_level": 0}
-    )
-    with pytest.raises(confluent_kafka.KafkaException) as raised:
-        producer.init_transactions(3)
-    assert raised.value.args[0].code() == confluent_kafka.KafkaError.UNSUPPORTED_VERSION
-
-
 def headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "headrace.cli", "groups", *arguments],

@@ -32,13 +32,10 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "the kernel sizes a fetcher's buffers": ("replica.socket.receive.buffer.bytes",),
     "an unclean election that is allowed begins at once": ("unclean.leader.election.interval.ms",),
     "a move's rate forgets nothing": ("alter.log.dirs.replication.quota.window.num",),
-    "transactions come later": (
+    "each transaction has a timer of its own": (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.max.timeout.ms",
-        "transaction.partition.verification.enable",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "transactional.id.expiration.ms",
     ),
+    "that a transaction has a partition is not verified yet": ("transaction.partition.verification.enable",),
     "client quotas and limits on how fast connections come, or by address, come later": (
         "client.quota.callback.class",
         "controller.quota.window.num",

@@ -238,4 +238,7 @@ class Transactions:
     transaction_state_log_min_isr: int = integer(2, "min.insync.replicas of __transaction_state.", low=1)
     transaction_state_log_num_partitions: int = integer(50, "Partitions of __transaction_state.", low=1)
     transaction_state_log_segment_bytes: int = integer(104857600, "Its segment size.", low=1)
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
+        3_600_000, "How often unused transactional ids are looked for.", low=1
+    )
     producer_id_expiration_ms: int = integer(86_400_000, "Producer state without use expires.", low=1)

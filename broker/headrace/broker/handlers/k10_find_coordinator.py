@@ -1,15 +1,13 @@
 """FindCoordinator (key 10), versions 0-6.
 
-Deviations: there is no transaction coordinator; a transactional id is sent to this broker itself, whose
-InitProducerId says UNSUPPORTED_VERSION, so that clients learn the reason instead of looking for a coordinator
-until their time-out. Share groups (key type 2) get Kafka 3.9's own COORDINATOR_NOT_AVAILABLE.
+Share groups (key type 2) get Kafka 3.9's own COORDINATOR_NOT_AVAILABLE. No deviations.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.coordinators.topics import OFFSETS_TOPIC
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
@@ -57,17 +55,18 @@ def _coordinator(broker: Services, call: Call, key_type: int, key: str) -> dict[
 
 
 def _locate(broker: Services, version: int, key_type: int, key: str) -> tuple[ErrorCode, int]:
-    """The broker that coordinates `key`; begins to create `__consumer_offsets` when it is missing."""
-    if key_type == TRANSACTION:
-        return ErrorCode.NONE, broker.broker_id
-    if key_type != GROUP:
+    """The broker that coordinates `key`; begins to create the topic of its kind when that is missing."""
+    if key_type not in (GROUP, TRANSACTION):
         valid = key_type == SHARE and version >= 6
         return (ErrorCode.COORDINATOR_NOT_AVAILABLE if valid else ErrorCode.INVALID_REQUEST), -1
-    partitions = broker.metadata.topics(OFFSETS_TOPIC)
+    is_group = key_type == GROUP
+    topic = OFFSETS_TOPIC if is_group else TRANSACTIONS_TOPIC
+    partitions = broker.metadata.topics(topic)
     if partitions is None:
-        broker.topics.auto_create([OFFSETS_TOPIC])
+        broker.topics.auto_create([topic])
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1
-    partition = partitions.get(broker.groups.partition_for(key))
+    index = broker.groups.partition_for(key) if is_group else broker.transactions.partition_for(key)
+    partition = partitions.get(index)
     if partition is None or partition.leader < 0:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1
     return ErrorCode.NONE, partition.leader

@@ -1,37 +1,62 @@
 """InitProducerId (key 22), versions 0-5.
 
-Deviations: there are no transactions. A transactional id is refused with UNSUPPORTED_VERSION: the Java client
-takes it as fatal at once, librdkafka logs it and raises it when its `init_transactions` time-out is over.
-(Errors that librdkafka takes as fatal at once speak of authorization or of time-outs, and would send people
-looking in the wrong place.) The empty transactional id gets INVALID_REQUEST, as in Kafka.
+Deviations: an id that would be one more than a partition of the coordinator's topic may have
+(`txn.machine.TRANSACTIONAL_IDS_COUNT_MAX`) is refused with POLICY_VIOLATION; Kafka has no bound.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
+from headrace.broker.handlers.transactional import for_version
+from headrace.broker.txn.events import InitProducer
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k22_init_producer_id
 from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 API = k22_init_producer_id.API
 VERSIONS = (0, 5)
+FENCED_VERSION = 4
 
 
-def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    has_id = request.get("producer_id", NO_PRODUCER_ID) != NO_PRODUCER_ID
-    has_epoch = request.get("producer_epoch", NO_PRODUCER_EPOCH) != NO_PRODUCER_EPOCH
-    if has_id != has_epoch or request["transactional_id"] == "":
+def handle(
+    broker: Services, call: Call, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    expected = ProducerEpoch(
+        request.get("producer_id", NO_PRODUCER_ID), request.get("producer_epoch", NO_PRODUCER_EPOCH)
+    )
+    is_known = expected.producer_id != NO_PRODUCER_ID
+    if is_known != (expected.epoch != NO_PRODUCER_EPOCH) or request["transactional_id"] == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request["transactional_id"] is not None:
-        return _refused(ErrorCode.UNSUPPORTED_VERSION)
+        return _begin(broker, call, request, expected if is_known else None)
     producer_id = broker.producer_ids.next_id()
     if producer_id is None:
         # Kafka's own choice when a block is being fetched: every client retries it.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def _begin(
+    broker: Services, call: Call, request: dict[str, Any], expected: ProducerEpoch | None
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    timeout_ms = request["transaction_timeout_ms"]
+    if not 0 < timeout_ms <= broker.config.transactions.transaction_max_timeout_ms:
+        return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    init = InitProducer(
+        transactional_id=request["transactional_id"], timeout_ms=timeout_ms, expected=expected
+    )
+    return broker.transactions.ask(init).map(
+        lambda answer: {
+            "error_code": for_version(answer.error, call, FENCED_VERSION),
+            "producer_id": answer.producer_id,
+            "producer_epoch": answer.producer_epoch,
+        }
+    )
 
 
 def _refused(error: ErrorCode) -> dict[str, Any]:

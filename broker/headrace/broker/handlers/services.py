@@ -24,6 +24,8 @@ from headrace.broker.replication.events import Answer, Question
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.txn.events import Overview
+from headrace.broker.txn.events import Request as TransactionRequest
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.waiting.round import Round
@@ -230,6 +232,20 @@ class Groups(Protocol):
         ...
 
 
+class Transactions(Protocol):
+    """The transaction coordinator."""
+
+    def ask(self, request: TransactionRequest[T], /) -> Deferred[T]:
+        """The answer, once what it rests on is committed."""
+        ...
+
+    def partition_for(self, transactional_id: str, /) -> int:
+        """The partition of `__transaction_state` that keeps the id."""
+        ...
+
+    def overviews(self) -> tuple[ErrorCode, list[Overview]]: ...
+
+
 class ProducerIds(Protocol):
     def next_id(self) -> int | None:
         """An id that no other producer of the cluster has; None while there is none (try again)."""
@@ -269,6 +285,7 @@ class Services:
     metrics: Metrics
     leader_throttle: LeaderThrottle
     groups: Groups
+    transactions: Transactions
     producer_ids: ProducerIds
     moves: Moves
     refused_writes: RefusedWrites

@@ -21,7 +21,7 @@ from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.listeners import address_text
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
-from headrace.broker.handlers import k03_metadata, table
+from headrace.broker.handlers import k03_metadata, k27_write_txn_markers, table
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import RecoveryReport
@@ -60,6 +60,7 @@ from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.start_report import StartReport
 from headrace.broker.server.surroundings import Surroundings
 from headrace.broker.server.syncing import Syncs
+from headrace.broker.server.transactions import TransactionCoordinator
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -145,6 +146,7 @@ class Broker:
         self.refused_writes = self.metrics.refused_writes = RefusedWrites()
         self.logs: LogStore | None = None
         self.groups: GroupCoordinator | None = None
+        self.transactions: TransactionCoordinator | None = None
         self.acceptor: Acceptor | None = None
         self.is_serving = False
         self.sockets = [
@@ -284,6 +286,8 @@ class Broker:
         await self.embedded.stop()
         await self.cluster.leave()
         self.waiting.release()
+        if self.transactions is not None:
+            self.transactions.close()
         if self.groups is not None:
             self.groups.close()
         if self.acceptor is not None:
@@ -392,7 +396,23 @@ class Broker:
             scheduler=self._loop,
             refused_writes=self.refused_writes,
         )
-        return Services(
+        producer_ids = ProducerIds(self.cluster.producer_id_blocks.allocate, self._run)
+        self.transactions = TransactionCoordinator(
+            self.config.transactions,
+            clock=self.clock,
+            partitions=partitions,
+            metadata=self.metadata,
+            waiting=self.waiting,
+            scheduler=self._loop,
+            refused_writes=self.refused_writes,
+            next_producer_id=producer_ids.next_id,
+            broker_id=self.cluster.membership.broker_id,
+            listener=self.config.inter_broker_listener,
+            timeout_ms=self.config.network.request_timeout_ms,
+            connect=self._surroundings.connect,
+            tasks=self.tasks,
+        )
+        services = Services(
             broker_id=self.cluster.membership.broker_id,
             api_versions=table.VERSIONS,
             config=self.cluster.configurations.in_effect,
@@ -407,11 +427,14 @@ class Broker:
             metrics=self.metrics,
             leader_throttle=self._make_throttle(LEADER),
             groups=self.groups,
-            producer_ids=ProducerIds(self.cluster.producer_id_blocks.allocate, self._run),
+            transactions=self.transactions,
+            producer_ids=producer_ids,
             moves=self._make_moves(partitions),
             refused_writes=self.refused_writes,
             later=self.later,
         )
+        self.transactions.start(partial(k27_write_txn_markers.write, services))
+        return services
 
     def _ask_for_refused(self) -> None:
         """A full disk may have room again: have the controller send what this broker could not take."""

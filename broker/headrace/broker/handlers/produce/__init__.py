@@ -44,6 +44,6 @@ does not last much longer than it should; what joins a round has at most `gather
 with many such batches is cut off after `handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to
 be sent again.
 
-Deviation: transactional batches are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. A mirror's copy takes nothing
-from clients: POLICY_VIOLATION.
+Deviations: that a transaction has the partition is not verified (`transaction.partition.verification.enable`). A mirror's
+copy takes nothing from clients: POLICY_VIOLATION.
 """

@@ -44,12 +44,19 @@ UNREAD = (
 
 
 def append(
-    broker: Services, call: Call, topic: str, index: int, records: memoryview | None, acks: int
+    broker: Services,
+    call: Call,
+    topic: str,
+    index: int,
+    records: memoryview | None,
+    acks: int,
+    *,
+    in_transaction: bool = False,
 ) -> Outcome:
-    """Append one item's records; an error becomes part of the outcome."""
+    """Append one item's records; an error becomes part of the outcome. `in_transaction`: the request has a transactional id."""
     header, partition = call.header, None
     try:
-        records = check(broker.metadata, header, topic, index, records, acks)
+        records = check(broker.metadata, header, topic, index, records, acks, in_transaction=in_transaction)
         partition = broker.partitions.leader_of(topic, index)
         if header.version < FORMAT_2_VERSION and not holds_message(records):
             # Clients of that time are not told, as in Kafka.

@@ -32,7 +32,14 @@ FLAGS_AT = ATTRIBUTES_AT + 1
 
 
 def check(
-    metadata: Metadata, header: RequestHeader, topic: str, index: int, records: memoryview | None, acks: int
+    metadata: Metadata,
+    header: RequestHeader,
+    topic: str,
+    index: int,
+    records: memoryview | None,
+    acks: int,
+    *,
+    in_transaction: bool,
 ) -> memoryview:
     """The records; raises a KafkaError when they are not for any log, whatever it says."""
     if acks not in (-1, 0, 1):
@@ -43,9 +50,8 @@ def check(
         raise UnsupportedCompressionTypeError(
             "requests below version 7 must not hold zstd: use a newer client or another codec"
         )
-    if _is_batch(records) and records[FLAGS_AT] & TRANSACTIONAL_BIT:
-        # An open transaction that nobody can end would hold up every reader of committed records for good.
-        raise TransactionalIdAuthorizationError("transactions are not served: use no transactional id")
+    if not in_transaction and _is_batch(records) and records[FLAGS_AT] & TRANSACTIONAL_BIT:
+        raise TransactionalIdAuthorizationError("a transactional batch needs the request's transactional id")
     if topic in INTERNAL_TOPICS:
         _check_internal(metadata, header.client_id, topic, index)
     return records

@@ -49,6 +49,7 @@ class Request(NamedTuple):
     acks: int
     timeout_ms: int
     items: list[Item]
+    transactional_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +74,7 @@ def read(header: RequestHeader, frame: memoryview) -> Request:
         for topic in message["topic_data"]
         for partition in topic["partition_data"]
     ]
-    return Request(message["acks"], message["timeout_ms"], items)
+    return Request(message["acks"], message["timeout_ms"], items, message.get("transactional_id"))
 
 
 # -- requests of one item

@@ -45,7 +45,7 @@ def by_codec(version: int, frame: memoryview) -> Request | None:
         for topic in message["topic_data"]
         for partition in topic["partition_data"]
     ]
-    return Request(message["acks"], message["timeout_ms"], items)
+    return Request(message["acks"], message["timeout_ms"], items, message.get("transactional_id"))
 
 
 def by_hand(frame: memoryview) -> Request | None:
