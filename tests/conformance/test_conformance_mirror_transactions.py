@@ -41,6 +41,12 @@ def source(
         kafka_jars, home, broker_id=1, zookeeper=zookeeper.under_chroot(home), set=SOURCE_SETTINGS
     )
     kafka.wait_until_serving()
+
+    def names_brokers() -> bool:
+        return bool(AdminClient({"bootstrap.servers": kafka.bootstrap}).list_topics(timeout=10).brokers)
+
+    # A client that hears of no controller asks again after minutes only.
+    eventually(names_brokers, what="Apache Kafka's controller")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for made in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
         made.result(60)
