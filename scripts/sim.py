@@ -18,6 +18,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS / "world"), str(TESTS / "sim")]
 
 import aggregate_world  # noqa: E402
+import aggregated_clusters  # noqa: E402
 import audit_aggregates  # noqa: E402
 import audit_checks  # noqa: E402
 import broker_simulation  # noqa: E402
@@ -61,6 +62,11 @@ def _audits(seed: int) -> object:
     return checks[seed % len(checks)](seed)
 
 
+def _clusters(seed: int) -> object:
+    """By turns a cluster that copies another one's topic, and one that brings it into its own."""
+    return (mirrored_clusters if seed % 2 else aggregated_clusters).simulate(seed)
+
+
 SIMULATIONS: dict[str, tuple[Simulate, int]] = {
     "machines": (machine_simulation.simulate, 1),
     "brokers": (_brokers, 10),
@@ -68,7 +74,7 @@ SIMULATIONS: dict[str, tuple[Simulate, int]] = {
     "fail-overs": (_mirrors_that_fail_over, 1),
     "aggregates": (_aggregates, 1),
     "audits": (_audits, 5),
-    "clusters": (mirrored_clusters.simulate, 10),
+    "clusters": (_clusters, 10),
 }
 """By name: what a seed runs, and of how many seeds one does, by what it costs."""
 
