@@ -484,15 +484,19 @@ def test_a_copys_configuration_follows_its_source_but_not_its_retention(
     east.publish("configured", 10)
     copied(east, offline, "configured")
     _configure(offline, "dc-east.configured", {"retention.ms": "-1"})
-    _configure(east, "configured", {"compression.type": "zstd"})
     arguments = ("sync-configs", "dc-east", "--bootstrap", offline.bootstrap)
-    line = "dc-east.configured: compression.type producer -> zstd"
-    said = _mirror(*arguments, "--dry-run")
+    # Once a minute the brokers do the same, and that may be now: not again then.
+    for before, codec in (("producer", "zstd"), ("zstd", "lz4")):
+        _configure(east, "configured", {"compression.type": codec})
+        line = f"dc-east.configured: compression.type {before} -> {codec}"
+        said = _mirror(*arguments, "--dry-run")
+        if line in said.stdout.splitlines():
+            break
     assert line in said.stdout.splitlines(), said.stderr
-    assert _configs(offline, "dc-east.configured")["compression.type"] == "producer"
+    assert _configs(offline, "dc-east.configured")["compression.type"] == before
     assert line in _mirror(*arguments).stdout.splitlines()
     found = _configs(offline, "dc-east.configured")
-    wanted = ("compact", "zstd", "-1")
+    wanted = ("compact", codec, "-1")
     assert (found["cleanup.policy"], found["compression.type"], found["retention.ms"]) == wanted
     _configure(offline, "dc-east.configured", {"cleanup.policy": "delete"})
     _configure(east, "configured", {"max.message.bytes": "2000000"})
