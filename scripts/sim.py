@@ -64,7 +64,9 @@ def _audits(seed: int) -> object:
 
 def _clusters(seed: int) -> object:
     """By turns a cluster that copies another one's topic, and one that brings it into its own."""
-    return (mirrored_clusters if seed % 2 else aggregated_clusters).simulate(seed)
+    if seed % 2:
+        return mirrored_clusters.simulate(seed, mirrored_clusters.MirroredClusters)
+    return aggregated_clusters.simulate(seed)
 
 
 SIMULATIONS: dict[str, tuple[Simulate, int]] = {

@@ -18,8 +18,6 @@ from history import Replica
 from mirrored_clusters import OFFLINE, SOURCE, TOPIC, MirroredClusters
 from node import SESSION_SECONDS, Node
 from replicas_seen import contents, is_settled, replicas_of
-from virtual_time import VirtualLoop
-from world import unforeseen_failures
 
 from headrace.broker.zk.client import ZooKeeperClient
 
@@ -92,14 +90,5 @@ def _members_of_nodes() -> Iterator[None]:
 
 def simulate(seed: int) -> AggregatedClusters:
     """A whole run; an AssertionError says what was broken, and its notes the seed and what happened."""
-    with unforeseen_failures() as failures, VirtualLoop() as loop, _members_of_nodes():
-        clusters = AggregatedClusters(loop, seed)
-        with mirrored_clusters.mirror_on(clusters.offline.network):
-            try:
-                found = loop.run_until_complete(clusters.run())
-                assert not failures, failures[0]
-                assert not found, "\n".join(map(str, found[:20]))
-            except Exception as error:
-                error.add_note(f"seed {seed}\n" + "\n".join(clusters.offline.stories[-40:]))
-                raise
-        return clusters
+    with _members_of_nodes():
+        return mirrored_clusters.simulate(seed, AggregatedClusters)

@@ -29,7 +29,7 @@ from clients import (
 from history import Violation, findings
 from replicas_seen import assignment_of, contents, is_settled, places_of, replicas_of, state_of
 from virtual_time import VirtualLoop
-from world import World, unforeseen_failures, until
+from world import World, run_and_check, unforeseen_failures, until
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.wire.partitions import PartitionKey
@@ -196,11 +196,5 @@ def simulate(seed: int, factor: int = 1) -> Simulation:
     """A whole run; an AssertionError says what the brokers broke, and its notes the seed and what happened."""
     with unforeseen_failures() as failures, VirtualLoop() as loop:
         simulation = Simulation(loop, seed, factor)
-        try:
-            found = loop.run_until_complete(simulation.run())
-            assert not failures, failures[0]
-            assert not found, "\n".join(map(str, found[:20]))
-        except Exception as error:
-            error.add_note(f"seed {seed}\n" + "\n".join(simulation.world.stories[-40:]))
-            raise
+        run_and_check(simulation.world, seed, simulation.run(), failures)
         return simulation

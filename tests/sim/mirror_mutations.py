@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from headrace.mirror.copier import Copier
 from headrace.mirror.findings import CopyFinding
+from headrace.mirror.journal import Journal
 from headrace.mirror.notes import Notes
 from headrace.mirror.state import State
 
@@ -31,3 +33,13 @@ def epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Notes, "write", write_later)
     patch.setattr(Copier, "_append_run", append_first)
+
+
+def states_are_read_without_a_claim_before(patch: pytest.MonkeyPatch) -> None:
+    when_read = Journal._when_read
+
+    def unread(self: Journal, offset: int, go_on: Callable[[], None]) -> None:
+        is_claim = "claimed" in go_on.__qualname__
+        when_read(self, -1 if is_claim else offset, go_on)
+
+    patch.setattr(Journal, "_when_read", unread)

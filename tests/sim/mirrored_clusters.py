@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 from broker_faults import Faults
@@ -20,7 +20,7 @@ from history import Violation, findings
 from network import Network, SimulatedLink
 from replicas_seen import contents, is_settled, places_of, replicas_of, state_of
 from virtual_time import VirtualLoop
-from world import World, unforeseen_failures, until
+from world import World, run_and_check, unforeseen_failures, until
 
 from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.wire.client.view import Address
@@ -199,16 +199,13 @@ def mirror_on(network: Network) -> Iterator[None]:
         yield
 
 
-def simulate(seed: int) -> MirroredClusters:
+Clusters = TypeVar("Clusters", bound=MirroredClusters)
+
+
+def simulate(seed: int, kind: type[Clusters]) -> Clusters:
     """A whole run; an AssertionError says what was broken, and its notes the seed and what happened."""
     with unforeseen_failures() as failures, VirtualLoop() as loop:
-        clusters = MirroredClusters(loop, seed)
+        clusters = kind(loop, seed)
         with mirror_on(clusters.offline.network):
-            try:
-                found = loop.run_until_complete(clusters.run())
-                assert not failures, failures[0]
-                assert not found, "\n".join(map(str, found[:20]))
-            except Exception as error:
-                error.add_note(f"seed {seed}\n" + "\n".join(clusters.offline.stories[-40:]))
-                raise
+            run_and_check(clusters.offline, seed, clusters.run(), failures)
         return clusters

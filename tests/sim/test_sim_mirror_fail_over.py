@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from long_runs import first_of
 from mirror_fail_over import Broker, FailOverWorld, Replica
-from mirror_mutations import epochs_are_noted_after_the_append
+from mirror_mutations import epochs_are_noted_after_the_append, states_are_read_without_a_claim_before
 
 from headrace.mirror.findings import Kind
 from headrace.mirror.journal import Journal
@@ -46,16 +46,6 @@ def _the_last_state_counts_whoever_wrote_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(States, "_take_state", take)
 
 
-def _states_are_read_without_a_claim_before(patch: pytest.MonkeyPatch) -> None:
-    when_read = Journal._when_read
-
-    def unread(self: Journal, offset: int, go_on: Callable[[], None]) -> None:
-        is_claim = "claimed" in go_on.__qualname__
-        when_read(self, -1 if is_claim else offset, go_on)
-
-    patch.setattr(Journal, "_when_read", unread)
-
-
 def _a_deposed_leader_believes_what_it_wrote(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Journal, "_is_superseded", lambda self, lead, term: False)
 
@@ -84,7 +74,7 @@ def _arrivals_are_written_before_they_are_committed(patch: pytest.MonkeyPatch) -
         (_nothing_waits_for_the_journal, 0),
         (epochs_are_noted_after_the_append, 31),
         (_the_last_state_counts_whoever_wrote_it, 177),
-        (_states_are_read_without_a_claim_before, 5),
+        (states_are_read_without_a_claim_before, 5),
         (_a_deposed_leader_believes_what_it_wrote, 50),
         (_nothing_waits_until_the_copy_is_committed, 12),
         (_a_successor_tells_nothing_of_its_predecessors, 1),

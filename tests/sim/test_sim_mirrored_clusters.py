@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 from long_runs import first_of
-from mirror_mutations import epochs_are_noted_after_the_append
-from mirrored_clusters import COPY, simulate
-
-from headrace.mirror.journal import Journal
+from mirror_mutations import epochs_are_noted_after_the_append, states_are_read_without_a_claim_before
+from mirrored_clusters import COPY, MirroredClusters, simulate
 
 FIRST, _, LAST = os.environ.get("CLUSTER_SEEDS", "0-99").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
@@ -23,14 +21,14 @@ SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 
 @pytest.mark.parametrize("seed", first_of(1, SEEDS))
 def test_copies_become_what_their_sources_are_whatever_fails_at_either_end(seed: int) -> None:
-    simulate(seed)
+    simulate(seed, MirroredClusters)
 
 
 def test_the_schedules_hit_both_clusters_while_much_is_copied() -> None:
     happened: dict[str, Counter[str]] = {"east": Counter(), "offline": Counter()}
     copied = 0
     for seed in range(1, 4):
-        clusters = simulate(seed)
+        clusters = simulate(seed, MirroredClusters)
         happened["east"] += clusters.east.history.happened
         happened["offline"] += clusters.offline.history.happened
         copied += sum(
@@ -43,19 +41,10 @@ def test_the_schedules_hit_both_clusters_while_much_is_copied() -> None:
         assert len(cluster.keys() & {"kill", "restart", "pause", "isolate", "cut", "expire", "alone"}) >= 3
 
 
-def _states_are_read_without_a_claim_before(patch: pytest.MonkeyPatch) -> None:
-    when_read = Journal._when_read
-
-    def unread(self: Journal, offset: int, go_on: Callable[[], None]) -> None:
-        when_read(self, -1 if "claimed" in go_on.__qualname__ else offset, go_on)
-
-    patch.setattr(Journal, "_when_read", unread)
-
-
 @pytest.mark.parametrize(
     ("switch_off", "seed"),
     [
-        pytest.param(_states_are_read_without_a_claim_before, 0),
+        pytest.param(states_are_read_without_a_claim_before, 0),
         pytest.param(epochs_are_noted_after_the_append, 32, marks=pytest.mark.long),
     ],
 )
@@ -64,4 +53,4 @@ def test_a_seed_fails_with_a_rule_off(
 ) -> None:
     switch_off(monkeypatch)
     with pytest.raises(AssertionError):
-        simulate(seed)
+        simulate(seed, MirroredClusters)

@@ -16,11 +16,11 @@ from mirrored_clusters import (
     PARTITIONS,
     RECOVERY_SECONDS_MAX,
     MirroredClusters,
-    mirror_on,
+    simulate,
 )
 from replicas_seen import replicas_of
 from virtual_time import VirtualLoop
-from world import unforeseen_failures, until
+from world import until
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import ErrorCode, KafkaError
@@ -126,14 +126,5 @@ class RestoredClusters(MirroredClusters):
 
 @pytest.mark.parametrize("seed", first_of(1, range(30)))
 def test_a_restored_copy_is_what_its_source_is_whoever_is_killed(seed: int) -> None:
-    with unforeseen_failures() as failures, VirtualLoop() as loop:
-        clusters = RestoredClusters(loop, seed)
-        with mirror_on(clusters.offline.network):
-            try:
-                found = loop.run_until_complete(clusters.run())
-                assert not failures, failures[0]
-                assert not found, "\n".join(map(str, found[:20]))
-            except Exception as error:
-                error.add_note(f"seed {seed}\n" + "\n".join(clusters.offline.stories[-40:]))
-                raise
-        assert clusters.cut_count >= PARTITIONS
+    clusters = simulate(seed, RestoredClusters)
+    assert clusters.cut_count >= PARTITIONS

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from ensemble import Ensemble
 from faulty_files import Died
-from history import History
+from history import History, Violation
 from network import Network
 from node import Node
 from virtual_time import VirtualLoop
@@ -125,6 +125,19 @@ def unforeseen_failures() -> Iterator[list[str]]:
         if not _listening:
             ((level, logger.propagate),) = _before
             logger.setLevel(level)
+
+
+def run_and_check(
+    world: World, seed: int, run: Coroutine[Any, Any, list[Violation]], failures: list[str]
+) -> None:
+    """Run to the end; an error that says what was broken has notes with the seed and what happened last."""
+    try:
+        found = world.loop.run_until_complete(run)
+        assert not failures, failures[0]
+        assert not found, "\n".join(map(str, found[:20]))
+    except Exception as error:
+        error.add_note(f"seed {seed}\n" + "\n".join(world.stories[-40:]))
+        raise
 
 
 async def until(holds: Callable[[], bool], seconds: float = TICK_SECONDS) -> None:
