@@ -15,9 +15,10 @@ from headrace.mirror.state import State
 
 
 def epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
-    """A source's new epoch is written once its first batch is in the log."""
+    """A source's new epoch is written once its first batch is in the log, with the next one."""
     append_run, write = Copier._append_run, Notes.write
     later: list[tuple[Notes, State]] = []
+    due: list[tuple[Notes, State]] = []
 
     def write_later(self: Notes, state: State, *findings: CopyFinding) -> None:
         if state.epochs and state.epochs != self.state.epochs:
@@ -26,9 +27,9 @@ def epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
             write(self, state, *findings)
 
     def append_first(self: Any, records: Any, run: Any, now_ms: int) -> None:
-        later_now, later[:] = list(later), []
+        due_now, due[:], later[:] = list(due), later, []
         append_run(self, records, run, now_ms)
-        for notes, state in later_now:
+        for notes, state in due_now:
             write(notes, state)
 
     patch.setattr(Notes, "write", write_later)
