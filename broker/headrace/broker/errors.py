@@ -298,6 +298,14 @@ class TransactionalIdAuthorizationError(KafkaError):
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
+class ClusterAuthorizationError(KafkaError):
+    code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+class SecurityDisabledError(KafkaError):
+    code = ErrorCode.SECURITY_DISABLED
+
+
 class StorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 

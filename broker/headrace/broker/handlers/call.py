@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from headrace.broker.auth.principal import ANONYMOUS, Principal
 from headrace.broker.wire.frames import RequestHeader
 
 
@@ -18,11 +19,15 @@ class Kept(Protocol):
 
 @dataclass(slots=True)
 class Client:
-    """Who sends the requests of a connection; `reading` is what its last fetch left to the next."""
+    """Who sends the requests of a connection; `reading` is what its last fetch left to the next.
+
+    `principal` is who its listener found it to be: set before its first request is served, or whenever it authenticates anew.
+    """
 
     host: str
     listener: str
     reading: Kept | None = None
+    principal: Principal = ANONYMOUS
 
     def gone(self) -> None:
         """Its connection is closed."""

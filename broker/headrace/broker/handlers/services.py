@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from headrace.broker.auth.authorizer import Authorizer
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode
@@ -290,6 +291,8 @@ class Services:
     moves: Moves
     refused_writes: RefusedWrites
     later: Later
+    authorizer: Authorizer | None = None
+    """None allows everything, and nobody asks."""
     metadata_bodies: MetadataBodies = field(default_factory=MetadataBodies)
     slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
     together: Round = field(default_factory=Round)
