@@ -25,7 +25,7 @@ from headrace.broker.config.dynamic import DYNAMIC_KEYS, QUOTA_KEYS
 from headrace.broker.config.keys import text_of
 
 ALTER_CONFIGS = 33
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGERS = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 KEYS = [
     "cleanup.policy",
@@ -257,3 +257,37 @@ def test_brokers_are_altered(own_pair: Pair) -> None:
         {"version": 1, "config": {"message.max.bytes": "99000", MOVES_RATE: "1000000"}},
     ]
     assert znodes("/headrace") == znodes("/kafka")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_levels_of_a_brokers_loggers_are_altered(pair: Pair, version: int) -> None:
+    own = (LOGGERS, "1")
+
+    def script(session: Session) -> None:
+        alter(session, own, ("root", SET, "WARN"), version=version)
+        for describing in range(5):
+            describe(session, own, ["root"], describing)
+        changes: list[list[Change]] = [
+            [("root", SET, "ERROR")],
+            [("root", SET, "error")],
+            [("root", SET, None)],
+            [("root", DELETE, None)],
+            [("root", APPEND, "INFO")],
+            [("root", SUBTRACT, "INFO")],
+            [("no.such.logger", SET, "INFO")],
+            [("no.such.logger", DELETE, None)],
+            [("root", SET, "FATAL"), ("no.such.logger", SET, "INFO")],
+            [("root", SET, "INFO"), ("root", SET, "WARN")],
+        ]
+        for each in changes:
+            alter(session, own, *each, version=version)
+        describe(session, own, ["root"])
+        alter(session, own, ("root", SET, "TRACE"), version=version, validate_only=True)
+        for name in ("7", "x", ""):
+            alter(session, (LOGGERS, name), ("root", SET, "INFO"), version=version)
+            describe(session, (LOGGERS, name), ["root"])
+        replace(session, version, own, root="INFO")
+        describe(session, own, ["root"])
+        alter(session, own, ("root", SET, "WARN"), version=version)
+
+    pair.compare(script)

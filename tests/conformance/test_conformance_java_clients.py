@@ -93,6 +93,19 @@ def test_java_configurations_are_altered_and_described(pair: Pair, tool: Tool) -
     assert "retention.ms" not in str(said[3])
 
 
+@pytest.mark.long
+def test_java_levels_of_loggers_are_altered_and_described(pair: Pair, tool: Tool) -> None:
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "1")
+
+    def script(bootstrap: str) -> list[str]:
+        said = [tool("configs", bootstrap, "--alter", *loggers, "--add-config", "root=ERROR")]
+        told = tool("configs", bootstrap, "--describe", *loggers)
+        said += [line.strip() for line in told.splitlines() if line.strip().startswith("root=")]
+        return [*said, tool("configs", bootstrap, "--alter", *loggers, "--add-config", "root=WARN")]
+
+    assert "root=ERROR" in agree(pair, script)[1]
+
+
 def test_java_console_producer_and_consumer_carry_lines(pair: Pair, tool: Tool) -> None:
     lines = "".join(f"key {n}\tline {n} – é\n" for n in range(500))
     name = ("--topic", "java-console")

@@ -15,19 +15,30 @@ from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.zk.paths import DEFAULT_ENTITY
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 # Java reads leading zeros, and digits of any script, too; Python refuses to read thousands of them.
 _BROKER_ID = re.compile(r"\d{1,100}")
 Resource = Mapping[str, Any]
 ChangeOf = Callable[[Resource, dict[str, str]], Mapping[str, str]]
+AlterLoggers = Callable[[Services, Resource, bool], None]
 
 
-def alter(broker: Services, request: Mapping[str, Any], change_of: ChangeOf) -> Deferred[dict[str, Any]]:
-    """Give each resource, topic or broker, the overrides `change_of(resource, overrides)`; the response comes later."""
-    return broker.later("alter-configs", _altered(broker, request, change_of))
+def alter(
+    broker: Services,
+    request: Mapping[str, Any],
+    change_of: ChangeOf,
+    alter_loggers: AlterLoggers | None = None,
+) -> Deferred[dict[str, Any]]:
+    """Give each resource, topic or broker, the overrides `change_of(resource, overrides)`; the response comes later.
+
+    What is asked of a broker's loggers `alter_loggers(broker, resource, validate_only)` does; without it, it is refused.
+    """
+    return broker.later("alter-configs", _altered(broker, request, change_of, alter_loggers))
 
 
-async def _altered(broker: Services, request: Mapping[str, Any], change_of: ChangeOf) -> dict[str, Any]:
+async def _altered(
+    broker: Services, request: Mapping[str, Any], change_of: ChangeOf, alter_loggers: AlterLoggers | None
+) -> dict[str, Any]:
     counts = Counter((r["resource_type"], r["resource_name"]) for r in request["resources"])
     answers = []
     for resource in request["resources"]:
@@ -35,7 +46,11 @@ async def _altered(broker: Services, request: Mapping[str, Any], change_of: Chan
         try:
             if counts[resource["resource_type"], resource["resource_name"]] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            await _alter(broker, resource, change_of, validate_only=request["validate_only"])
+            if resource["resource_type"] == BROKER_LOGGER and alter_loggers:
+                _check_keys(resource)
+                alter_loggers(broker, resource, request["validate_only"])
+            else:
+                await _alter(broker, resource, change_of, validate_only=request["validate_only"])
         except KafkaError as refused:
             error, message = refused.code, str(refused)
         answers.append(

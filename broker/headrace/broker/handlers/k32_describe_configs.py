@@ -1,8 +1,8 @@
-"""DescribeConfigs (key 32), versions 0-4: topics, this broker, and what is set for all brokers (the empty name).
+"""DescribeConfigs (key 32), versions 0-4: topics, this broker, its loggers, and what is set for all brokers (the empty name).
 
-Deviations: broker loggers and client metrics are refused with INVALID_REQUEST; keys that have no effect on this broker are
-not listed. Of a mirror's copy `headrace.mirror.clusters` is told, of a topic that sources share `headrace.mirror.merged`, and of
-a broker its release as `headrace.version`, which Kafka has not.
+Deviations: client metrics are refused with INVALID_REQUEST; keys that have no effect on this broker are not listed. Of a
+mirror's copy `headrace.mirror.clusters` is told, of a topic that sources share `headrace.mirror.merged`, and of a broker its
+release as `headrace.version`, which Kafka has not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from headrace.broker.config.topics import (
     known_overrides,
 )
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
-from headrace.broker.handlers.altered_configs import check_broker
+from headrace.broker.handlers import broker_loggers
+from headrace.broker.handlers.altered_configs import BROKER, BROKER_LOGGER, TOPIC, check_broker
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
@@ -37,12 +38,12 @@ from headrace.broker.zk.paths import DEFAULT_ENTITY
 API = k32_describe_configs.API
 VERSIONS = (0, 4)
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+CLIENT_METRICS = 16
 RESOURCE_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
 RELEASE_NAME = "headrace.version"
 RELEASE = Key(type="STRING", doc="The release of headrace that the broker runs.")
 UNKNOWN_TYPE = InvalidRequestError(
-    "The request names a resource of an unknown type: only topics and brokers are described."
+    "The request names a resource of an unknown type: only topics, brokers and their loggers are described."
 )
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 TYPE_CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
@@ -112,6 +113,8 @@ def _entries(broker: Services, resource_type: int, name: str, overrides: Overrid
         check_broker(broker, name)
         levels = _levels(broker)
         return _broker_entries(broker.config, levels) if name else _default_entries(levels)
+    if resource_type == BROKER_LOGGER:
+        return broker_loggers.described(broker, name)
     raise InvalidRequestError(f"Unsupported resource type {resource_type}.")
 
 

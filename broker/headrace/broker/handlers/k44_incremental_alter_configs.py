@@ -1,7 +1,9 @@
 """IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets, deletes, appends to and subtracts from overrides.
 
+Levels of this broker's loggers are set and deleted in the same way (KIP-412, `broker_loggers`).
+
 Deviations: a broker's keys are those that this broker can put to use while it runs; others are refused with
-INVALID_REQUEST, as are broker loggers and unknown operations (Kafka: UNKNOWN_SERVER_ERROR for those on a topic).
+INVALID_REQUEST, as are unknown operations (Kafka: UNKNOWN_SERVER_ERROR for those on a topic).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 from headrace.broker.config.broker import BROKER_KEYS, default_of_broker
 from headrace.broker.config.topics import STORED_TOPIC_CONFIGS, TOPIC_CONFIGS
 from headrace.broker.errors import InvalidConfigError, InvalidRequestError
+from headrace.broker.handlers import broker_loggers
 from headrace.broker.handlers.altered_configs import BROKER, Resource, alter, refuse_nulls
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
@@ -24,13 +27,22 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return alter(broker, request, _changed)
+    return alter(broker, request, _changed, _alter_loggers)
 
 
-def _changed(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
+def _alter_loggers(broker: Services, resource: Resource, validate_only: bool) -> None:
+    _refuse_missing(resource)
+    broker_loggers.alter(broker, resource["resource_name"], resource["configs"], validate_only=validate_only)
+
+
+def _refuse_missing(resource: Resource) -> None:
     refuse_nulls(
         [c["name"] for c in resource["configs"] if c["value"] is None and c["config_operation"] != DELETE]
     )
+
+
+def _changed(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
+    _refuse_missing(resource)
     changed = dict(overrides)
     for config in resource["configs"]:
         _apply(resource["resource_type"], changed, config)
