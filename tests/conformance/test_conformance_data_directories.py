@@ -310,6 +310,7 @@ def test_either_kind_goes_on_with_a_copy_that_the_other_kind_began(both: Directo
         headrace.end()
 
 
+@pytest.mark.long
 def test_a_directory_that_fails_at_the_start_leaves_old_partitions_out_of_reach(
     both: Directories, place: str
 ) -> None:

@@ -98,6 +98,7 @@ def states(bootstrap: str) -> set[str]:
     return {row["state"] for row in status(bootstrap)["aggregates"]}
 
 
+@pytest.mark.long
 def test_each_message_is_in_apache_kafka_once_through_a_kill_and_a_stop(
     pair: Pair, live: dict[str, Cluster], tmp_path: Path
 ) -> None:

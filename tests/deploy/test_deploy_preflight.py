@@ -143,6 +143,7 @@ def test_the_example_inventory_passes_every_check_that_needs_no_host(checked_in:
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.long
 def test_a_bundle_with_a_flipped_bit_is_refused_before_any_host_is_asked(
     checked_in: Any, tmp_path: Path
 ) -> None:

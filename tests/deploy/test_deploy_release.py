@@ -151,6 +151,7 @@ def test_another_run_changes_nothing(host: Host, release: Path) -> None:
     assert (stamp.stat().st_ino, stamp.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
+@pytest.mark.long
 def test_a_host_that_gets_another_group_keeps_what_runs_there(
     host: Host, release: Path, process: subprocess.Popen[bytes]
 ) -> None:
@@ -178,6 +179,7 @@ def test_another_content_under_the_same_version_is_refused_while_something_runs_
     )
 
 
+@pytest.mark.long
 def test_a_bundle_goes_once_to_the_bucket_and_each_host_fetches_it(
     release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

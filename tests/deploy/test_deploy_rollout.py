@@ -202,6 +202,7 @@ def test_prometheus_scrapes_every_service_and_every_query_has_data(rolled_out: A
         assert set(own) <= LABELS
 
 
+@pytest.mark.long
 def test_a_drained_host_is_left_alone_until_it_is_restored(rolled_out: Any) -> None:
     """test_deploy_page.py has the same by Fabric."""
     broker, limit = "dc-east-broker-1", ("--limit", "dc-east-broker-1")
@@ -388,24 +389,11 @@ def interrupt_before_the_restart(deployment: Any, folder: Path, change: str, *ar
         kill(supervisord, signal.SIGCONT)
 
 
-@pytest.mark.parametrize(
-    ("limit", "concerned", "partitions"),
-    first_of(
-        1,
-        [
-            (
-                "machine:dc-east-haproxy-1:dc-east-broker-1:dc-east-broker-2",
-                {"dc-east-broker-1", "dc-east-broker-2"},
-                3,
-            ),
-            ("all:!dc_west", {name for name in BROKERS if not name.startswith("dc-west-")}, 5),
-        ],
-    ),
-)
-def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(
-    rolled_out: Any, tmp_path: Path, limit: str, concerned: set[str], partitions: int
-) -> None:
-    """In two turns; what is long has a turn for the brokers of both kinds, and the lab one for three on hosts of their own."""
+@pytest.mark.long
+def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: Any, tmp_path: Path) -> None:
+    """In two turns, for the brokers of both kinds; the lab has hosts of their own for each."""
+    limit, partitions = "all:!dc_west", 5
+    concerned = {name for name in BROKERS if not name.startswith("dc-west-")}
     before = processes(rolled_out.root)
     line = f"num.partitions={partitions}"
     properties = {"num.partitions": partitions, "offsets.topic.replication.factor": 1}
@@ -490,6 +478,7 @@ def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) ->
     assert eventually(lambda: brokers_behind("127.77.1.100:9092") == {1, 2})
 
 
+@pytest.mark.long
 def test_a_counter_that_counts_nothing_ends_the_roll_out_with_its_reason(rolled_out: Any) -> None:
     wrong = json.dumps({"audit_counted_topics": ["nothing"], "service_timeout_s": 5})
     result = rolled_out.play("site.yml", "-e", wrong, "--limit", "dc-east-audit-1")
@@ -520,6 +509,7 @@ def vault(rolled_out: Any) -> Iterator[Path]:
     file.unlink(missing_ok=True)
 
 
+@pytest.mark.long
 def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(
     rolled_out: Any, vault: Path, tmp_path: Path
 ) -> None:

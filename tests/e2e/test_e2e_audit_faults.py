@@ -270,6 +270,7 @@ def check_silence(world: AuditWorld, whole_until: str) -> None:
     assert before["totals"]["produced"] <= report["totals"]["produced"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -> None:
     """Counters are killed while they count, the real mirror copies, an auditor keeps its ledger and is stopped."""

@@ -105,6 +105,7 @@ def submitted(master: str, environment: dict[str, str], folder: Path, *arguments
     return said, printed
 
 
+@pytest.mark.long
 def test_only_the_catalogs_properties_say_where_the_store_is(
     broker: DevCluster, registry: str, store: str, tmp_path: Path
 ) -> None:

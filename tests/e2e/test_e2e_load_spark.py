@@ -30,7 +30,6 @@ from load_helpers import (
     publish,
     schemas_served,
 )
-from long_runs import first_of
 from processes import DevCluster, eventually
 
 from headrace.broker.wire.partitions import TopicPartition
@@ -220,7 +219,8 @@ def command(broker: DevCluster, registry: str, warehouse: Path, topics: str, *mo
     return [str(HEADRACE), "load", *where, "--topics", topics, *more]
 
 
-@pytest.mark.parametrize("number", first_of(1, [signal.SIGTERM, signal.SIGINT]))
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_a_signal(
     broker: DevCluster, registry: str, tmp_path: Path, number: signal.Signals
 ) -> None:

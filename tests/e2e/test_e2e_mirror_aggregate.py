@@ -146,6 +146,7 @@ def test_kills_neither_lose_nor_repeat_a_message(clusters: tuple[dict[str, Clust
     all_is_there(live, offline, "killed")
 
 
+@pytest.mark.long
 def test_a_member_that_is_stopped_beyond_its_session_and_goes_on_repeats_nothing(
     clusters: tuple[dict[str, Cluster], Cluster],
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_member_that_is_stopped_beyond_its_session_and_goes_on_repeats_nothing
     all_is_there(live, offline, "stopped")
 
 
+@pytest.mark.long
 def test_a_topic_that_was_made_anew_stops_until_its_position_is_taken_away(
     clusters: tuple[dict[str, Cluster], Cluster],
 ) -> None:

@@ -152,6 +152,7 @@ def test_a_truncated_source_stops_with_a_finding(clusters: tuple[Cluster, Cluste
     )
 
 
+@pytest.mark.long
 def test_a_gap_behind_the_copys_end_stops_it_until_it_is_resumed(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -209,6 +210,7 @@ def test_rot_blocks_its_partition_until_it_is_skipped(clusters: tuple[Cluster, C
     assert told == {("rot", first, last), ("loss", first, last)}
 
 
+@pytest.mark.long
 def test_status_names_what_was_never_reached_and_what_cannot_be_created(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -343,6 +345,7 @@ def test_a_limit_holds_and_is_changed_while_the_brokers_run(
     copied(east, offline, "limited")
 
 
+@pytest.mark.long
 def test_a_copy_is_proved_equal_and_one_message_that_was_changed_is_found_at_its_offset(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -392,6 +395,7 @@ def test_a_copy_is_proved_equal_and_one_message_that_was_changed_is_found_at_its
         assert (refused.returncode, sentence in refused.stderr) == (1, True), refused.stderr
 
 
+@pytest.mark.long
 def test_topics_are_chosen_while_the_brokers_run(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
     east, _, offline = clusters
     east.create("chosen", 1)
@@ -450,6 +454,7 @@ def test_groups_go_on_in_the_copies_but_not_those_with_members_there(
     assert "moving is where it is to be." in _mirror(*arguments).stdout
 
 
+@pytest.mark.long
 def test_groups_are_followed_by_the_brokers_until_they_commit_here_themselves(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -476,6 +481,7 @@ def test_groups_are_followed_by_the_brokers_until_they_commit_here_themselves(
     assert _committed(offline, "followed", "dc-east.read") == 80
 
 
+@pytest.mark.long
 def test_a_copys_configuration_follows_its_source_but_not_its_retention(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -516,6 +522,7 @@ def test_a_copys_configuration_follows_its_source_but_not_its_retention(
     assert _sync_rows(offline)["dc-east", "configs"]["in_step"] >= 1
 
 
+@pytest.mark.long
 def test_new_copies_begin_where_they_are_told_to_and_tell_it(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -549,6 +556,7 @@ def test_new_copies_begin_where_they_are_told_to_and_tell_it(
     assert _findings(offline, "started") == []
 
 
+@pytest.mark.long
 def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(
     tmp_path: Path, zookeeper: ZooKeeperProcess
 ) -> None:
