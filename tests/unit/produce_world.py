@@ -17,6 +17,7 @@ from headrace.broker.errors import NotLeaderOrFollowerError
 from headrace.broker.handlers.produce import handler
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import Buffer, OsFile
+from headrace.broker.quotas.usage import unlimited
 from headrace.broker.replication.partition import Partition
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.round import Round
@@ -67,6 +68,7 @@ class World(SimpleNamespace):
             ),
             refused_writes=RefusedWrites(),
             together=Round(),
+            client_usage=unlimited(),
             metadata=SimpleNamespace(
                 partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
                 endpoint=lambda broker_id, listener: None,

@@ -30,6 +30,7 @@ SECTIONS: dict[str, Any] = {
     "replication": sections.Replication,
     "groups": sections.Groups,
     "transactions": sections.Transactions,
+    "quotas": sections.Quotas,
 }
 PREFIXES_OF_EMBEDDED_PARTS = ("mirror.",)
 # Older names, and what they set where that has no value of its own.
@@ -55,6 +56,7 @@ class BrokerConfig:
     replication: sections.Replication = field(default_factory=sections.Replication)
     groups: sections.Groups = field(default_factory=sections.Groups)
     transactions: sections.Transactions = field(default_factory=sections.Transactions)
+    quotas: sections.Quotas = field(default_factory=sections.Quotas)
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "", 9092),)
     advertised_listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "", 9092),)
     properties: Mapping[str, str] = field(default_factory=dict)

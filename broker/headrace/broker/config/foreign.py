@@ -36,14 +36,9 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     ),
     "that a transaction has a partition is not verified yet": ("transaction.partition.verification.enable",),
-    "client quotas and limits on how fast connections come, or by address, come later": (
-        "client.quota.callback.class",
-        "controller.quota.window.num",
-        "controller.quota.window.size.seconds",
+    "limits on how fast connections come, or by address, come later": (
         "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
-        "quota.window.num",
-        "quota.window.size.seconds",
     ),
     "only PLAINTEXT is served: security comes later": (
         "connection.failed.authentication.delay.ms",
@@ -125,6 +120,7 @@ def _is_empty(value: str) -> bool:
 CHECKED: dict[str, Check] = {
     "authorizer.class.name": (_is_empty, "no value: nobody is kept out here, security comes later"),
     "create.topic.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
+    "client.quota.callback.class": (_is_empty, "no value: no class of Java's can be asked here"),
     "alter.config.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
     "process.roles": (_is_empty, "no value: brokers run with ZooKeeper, there is no KRaft"),
     "remote.log.storage.system.enable": (_is_off, "false: tiered storage comes later"),

@@ -242,3 +242,15 @@ class Transactions:
         3_600_000, "How often unused transactional ids are looked for.", low=1
     )
     producer_id_expiration_ms: int = integer(86_400_000, "Producer state without use expires.", low=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """Over which time the usage of clients is measured."""
+
+    quota_window_num: int = integer(11, "Windows over which the usage of clients is measured.", low=1)
+    quota_window_size_seconds: int = integer(1, "How long such a window is.", low=1)
+    controller_quota_window_num: int = integer(
+        11, "Windows whose changes of the cluster a client may make at once.", low=1
+    )
+    controller_quota_window_size_seconds: int = integer(1, "How long such a window is.", low=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -22,12 +23,14 @@ class Client:
     """Who sends the requests of a connection; `reading` is what its last fetch left to the next.
 
     `principal` is who its listener found it to be: set before its first request is served, or whenever it authenticates anew.
+    `mute(throttle_ms)`: nothing more of it is served for so long.
     """
 
     host: str
     listener: str
     reading: Kept | None = None
     principal: Principal = ANONYMOUS
+    mute: Callable[[int], None] = lambda throttle_ms: None
 
     def gone(self) -> None:
         """Its connection is closed."""

@@ -279,6 +279,13 @@ class Turn:
             keys = session.name_keys if session.watch is None else session.watch.take_moved()
         session.moved(keys)
 
+    def hold_back(self) -> tuple[ErrorCode, int]:
+        """(error of the whole, the session's id) of an answer without anything: what is due stays due."""
+        if self._is_new:
+            return ErrorCode.NONE, NO_SESSION
+        is_current = self._session.epoch == self._epoch
+        return ErrorCode.NONE if is_current else ErrorCode.INVALID_FETCH_SESSION_EPOCH, self._session.id
+
     def finish(
         self, answer: Sequence[tuple[FetchTopic, list[F]]], now_ms: int
     ) -> tuple[ErrorCode, int, list[tuple[FetchTopic, list[F]]]]:

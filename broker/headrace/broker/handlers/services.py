@@ -6,6 +6,7 @@ One `Services` serves all connections. Whatever concerns one request is in its `
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -20,6 +21,7 @@ from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.quotas.usage import ClientUsage, unlimited
 from headrace.broker.replication.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
 from headrace.broker.replication.events import Answer, Question
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
@@ -114,6 +116,10 @@ class Metrics(Protocol):
 
     def failed(self, key: int, error_code: int) -> None:
         """A request of that API, or a part of one, is answered with an error."""
+        ...
+
+    def throttled(self, quota: str, throttle_ms: int) -> None:
+        """A client used more than its quota of that kind, and waits so long."""
         ...
 
 
@@ -291,6 +297,9 @@ class Services:
     moves: Moves
     refused_writes: RefusedWrites
     later: Later
+    now: Callable[[], float] = time.monotonic
+    """Seconds of the clock whose `monotonic_ms` handlers read."""
+    client_usage: ClientUsage = field(default_factory=unlimited)
     authorizer: Authorizer | None = None
     """None allows everything, and nobody asks."""
     metadata_bodies: MetadataBodies = field(default_factory=MetadataBodies)

@@ -32,6 +32,7 @@ from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed, encoded_list
+from headrace.broker.handlers.throttle import throttled
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.fields import MalformedError
@@ -54,6 +55,7 @@ class Handler(NamedTuple):
     name: str
     version_min: int
     version_max: int
+    api: Api
     serve: Callable[[Services, Call, memoryview], Reply] | None
     serve_run: Callable[[Services, Call, memoryview, Collection[memoryview]], tuple[Reply, int]] | None = None
 
@@ -78,8 +80,11 @@ def serve(
         run = handler.serve_run
         if run is None:
             assert handler.serve is not None
-            return key, handler.serve(broker, call, frame), 0
-        reply, more_count = run(broker, call, frame, more)
+            reply, more_count = handler.serve(broker, call, frame), 0
+        else:
+            reply, more_count = run(broker, call, frame, more)
+        if broker.client_usage.is_limited:
+            reply = throttled(broker, handler.api, call, len(frame), reply)
     except MalformedError as error:
         raise CloseConnectionError(str(error)) from error
     if more_count:
@@ -137,7 +142,9 @@ def _handler(module: Any) -> Handler:
     api: Api = module.API
     version_min, version_max = module.VERSIONS
     serve = getattr(module, "handle", None) if getattr(module, "RAW", False) else _ordinary(module)
-    return Handler(api.key, api.name, version_min, version_max, serve, getattr(module, "handle_run", None))
+    return Handler(
+        api.key, api.name, version_min, version_max, api, serve, getattr(module, "handle_run", None)
+    )
 
 
 HANDLERS: dict[int, Handler] = _load()

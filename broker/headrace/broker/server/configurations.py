@@ -14,6 +14,7 @@ from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.topics import LogConfig, known_overrides
 from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.log.store import LogStore
+from headrace.broker.server.client_configs import ClientConfigs
 from headrace.broker.server.dynamic_config import BROKERS, TOPICS, Change, DynamicConfigs
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.metadata import MetadataCache
@@ -53,6 +54,18 @@ class Configurations:
         await self._stored.load(self._own_name)
         _warn_of_unknown(self._stored.topics())
         self.in_effect = self._effective()
+
+    @property
+    def of_clients(self) -> ClientConfigs:
+        """What is configured for users, client ids and addresses."""
+        return self._stored.clients
+
+    async def alter_client(self, kind: str, name: str, change: Change) -> None:
+        """Replace the overrides of a user, client id or address by `change(overrides)`.
+
+        Raises whatever `change` raises; nothing changed then.
+        """
+        await self._stored.alter(kind, name, change)
 
     def follow(self, logs: LogStore) -> None:
         """Bring each change that is notified from now on to the logs, and to who asked with `on_change`."""

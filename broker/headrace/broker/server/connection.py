@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import select
 import socket
+from asyncio import TimerHandle
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -53,6 +54,8 @@ class Connection:
         "_is_readable",
         "_is_watched",
         "_metrics",
+        "_muted",
+        "_muted_until_s",
         "_on_close",
         "_refusal",
         "_transport",
@@ -101,6 +104,9 @@ class Connection:
         self._has_unread = False
         # What is wrong with the bytes after the last whole request: the connection closes when that is answered.
         self._refusal: str | None = None
+        # Until when nothing more is served, which its quotas say (KIP-219).
+        self._muted: TimerHandle | None = None
+        self._muted_until_s = 0.0
         # The socket is full, and whether epoll tells when it is no longer.
         self._is_blocked = False
         self._is_watched = False
@@ -110,11 +116,12 @@ class Connection:
         self.is_used = True
         self.idle_since_ms = 0
         turns.join(self._fd, self)
+        client.mute = self._mute
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the client waits for us: a reply of ours is to come."""
-        return self._channel.is_parked
+        """Whether the client waits for us: a reply of ours is to come, or it used too much."""
+        return self._channel.is_parked or self._muted is not None
 
     @property
     def host(self) -> str:
@@ -133,6 +140,7 @@ class Connection:
         if reason is not None:
             logger.warning("connection closed", peer=self.peer, reason=reason)
         self._turns.leave(self._fd)
+        self._unmute()
         self._held_in = 0
         self._channel.close()
         self._holdings.hold(self, 0)
@@ -158,6 +166,27 @@ class Connection:
             self._has_unread = False
             if events & NO_MORE_TO_COME:
                 self._is_ending = True
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Read and serve nothing more for so long, or longer when that was said before; answers leave meanwhile."""
+        if self.is_closed:
+            return
+        until_s = self._turns.now() + throttle_ms / 1000
+        if self._muted is None or self._muted_until_s < until_s:
+            self._unmute()
+            self._muted = self._turns.later(throttle_ms / 1000, self._go_on_after_mute)
+            self._muted_until_s = until_s
+            self._metrics.muted_connections += 1
+
+    def _go_on_after_mute(self) -> None:
+        self._unmute()
+        self._turns.want(self)
+
+    def _unmute(self) -> None:
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
+            self._metrics.muted_connections -= 1
 
     def turn(self, end: float) -> bool:
         """Serve and send what is there until about `end`; whether there is more to do at once."""
@@ -200,8 +229,10 @@ class Connection:
             self.close(self._refusal)
 
     def _is_held_up(self) -> bool:
-        """Whether a reply has to come before anything else is served."""
+        """Whether a reply has to come, or a quota let go on, before anything else is served."""
         channel = self._channel
+        if self._muted is not None:
+            return True
         if not channel.is_parked:
             return False
         if self._refusal is not None and not self._frames:
@@ -283,7 +314,7 @@ class Connection:
                 return
             ended = now()
             handling[key] += ended - began
-            if ended >= end:
+            if ended >= end or self._muted is not None:
                 break
             began = ended
         if channel.has_replies:

@@ -1,4 +1,4 @@
-"""Topic and broker configuration as `/config` holds it: in memory, kept true by `/config/changes`.
+"""The dynamic configuration of all entities as `/config` holds it: in memory, kept true by `/config/changes`.
 
 Invariants: `of(topic)` and `of_broker(name)` never wait; a change is read from the entity's znode, never from its
 notification, so that reading one twice or late does no harm. Must not know what a configuration means.
@@ -7,15 +7,14 @@ notification, so that reading one twice or late does no harm. Must not know what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
 from headrace.broker.clock import Clock
+from headrace.broker.server.client_configs import KINDS, ClientConfigs, decoded
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     NoZnodeError,
-    Znode,
     ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
@@ -40,6 +39,7 @@ class DynamicConfigs:
         self._seen: dict[str, int] = {}
         self._callbacks: list[Callable[[str, Mapping[str, str]], None]] = []
         self._broker_callbacks: list[Callable[[], None]] = []
+        self.clients = ClientConfigs(zookeeper)
 
     def of(self, topic: str) -> dict[str, str]:
         """The topic's overrides; empty when it has none or is unknown."""
@@ -67,6 +67,7 @@ class DynamicConfigs:
         await self._read(names)
         for name in (broker, paths.DEFAULT_ENTITY):
             await self._read_broker(name)
+        await self.clients.load()
 
     async def learn(self, topics: Mapping[str, bool]) -> None:
         """Read the overrides of those topics that are new to this broker (True): a namesake may have had others."""
@@ -83,16 +84,21 @@ class DynamicConfigs:
         )
 
     async def alter(self, kind: str, name: str, change: Change) -> None:
-        """Replace the overrides of a topic or broker by `change(overrides)` and tell all brokers.
+        """Replace the overrides of an entity by `change(overrides)` and tell all brokers.
 
         Whatever `change` raises leaves them as they were; it may be called again when somebody else was faster.
         """
         path = paths.entity_config(kind, name)
         while True:
             znode = await self._zookeeper.get(path)
-            overrides = _decoded(path, znode) or {}
-            data = paths.encode_config(change(overrides))
+            overrides = decoded(path, znode) or {}
+            changed = change(overrides)
+            data = paths.encode_config(changed)
             try:
+                if not changed and kind in KINDS:
+                    version = None if znode is None else znode.version
+                    if await self.clients.clean(kind, name, version):
+                        break
                 if znode is None:
                     await self._zookeeper.create(path, data)
                 else:
@@ -117,6 +123,8 @@ class DynamicConfigs:
                 await self._topic_changed(entity_name)
             elif kind == BROKERS and entity_name in self._brokers:
                 await self._broker_changed(entity_name)
+            elif kind in KINDS and entity_name:
+                await self.clients.changed(kind, entity_name)
         await self._purge()
 
     async def _topic_changed(self, topic: str) -> None:
@@ -144,9 +152,7 @@ class DynamicConfigs:
     async def _found(self, topics: Iterable[str]) -> dict[str, dict[str, str] | None]:
         names = {name: paths.entity_config(TOPICS, name) for name in topics}
         znodes = await self._zookeeper.get_many(list(names.values()))
-        return {
-            name: _decoded(path, znode) for (name, path), znode in zip(names.items(), znodes, strict=True)
-        }
+        return {name: decoded(path, znode) for (name, path), znode in zip(names.items(), znodes, strict=True)}
 
     async def _read(self, topics: Iterable[str]) -> None:
         for name, found in (await self._found(topics)).items():
@@ -154,12 +160,5 @@ class DynamicConfigs:
 
     async def _read_broker(self, name: str) -> None:
         path = paths.entity_config(BROKERS, name)
-        found = _decoded(path, await self._zookeeper.get(path))
+        found = decoded(path, await self._zookeeper.get(path))
         self._brokers[name] = self._brokers.get(name, {}) if found is None else found
-
-
-def _decoded(path: str, znode: Znode | None) -> dict[str, str] | None:
-    """The overrides in a znode; None, and a line in the log, for what no Kafka wrote: the last ones stay."""
-    if znode is None:
-        return {}
-    return next(iter(understood([znode], partial(paths.decode_config, path))), None)

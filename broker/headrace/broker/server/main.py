@@ -32,6 +32,7 @@ from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
 from headrace.broker.server.addresses import data_directories, endpoints, stored_broker_id, with_ports
 from headrace.broker.server.cleaner import Cleaner
+from headrace.broker.server.client_quotas import ClientQuotas, client_usage
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.controller_channel import ControllerChannel
 from headrace.broker.server.embedding import (
@@ -154,6 +155,7 @@ class Broker:
         ]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
         self.metadata = MetadataCache()
+        self.client_usage = client_usage(self.config.quotas)
         is_mirrored = mirrored_names(config.properties)
         self.cluster = Cluster(
             self.config,
@@ -164,6 +166,7 @@ class Broker:
             make_kazoo=surroundings.kazoo,
             connect=surroundings.connect,
         )
+        self.cluster.configurations.of_clients.on_change(ClientQuotas(self.client_usage).changed)
         self.metrics.controller_figures = self.cluster.control.controller_figures
         self.metrics.elections = self.cluster.control.elections
         self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
@@ -432,6 +435,8 @@ class Broker:
             moves=self._make_moves(partitions),
             refused_writes=self.refused_writes,
             later=self.later,
+            now=self._surroundings.now,
+            client_usage=self.client_usage,
         )
         self.transactions.start(partial(k27_write_txn_markers.write, services))
         return services

@@ -60,6 +60,10 @@ class BrokerMetrics:
         # What the cleaner tells, and the monotonic time; None where there is no cleaner.
         self.cleaner: Callable[[], tuple[CleanerFigures, int] | None] = lambda: None
         self.refused_writes = RefusedWrites()
+        # By kind of quota: how often a client was made to wait, and for how long. And who waits now.
+        self.throttles: dict[str, int] = {}
+        self.throttle_ms: dict[str, int] = {}
+        self.muted_connections = 0
         # Seconds by API key: of handling on the loop, and of waiting until a reply could be given.
         self.handling_seconds = [0.0] * KEY_COUNT
         self.waiting_seconds = [0.0] * KEY_COUNT
@@ -109,6 +113,10 @@ class BrokerMetrics:
         known = (key, error_code)
         self.errors[known] = self.errors.get(known, 0) + 1
 
+    def throttled(self, quota: str, throttle_ms: int) -> None:
+        self.throttles[quota] = self.throttles.get(quota, 0) + 1
+        self.throttle_ms[quota] = self.throttle_ms.get(quota, 0) + throttle_ms
+
     def collect(self) -> Iterator[Metric]:
         """The page's families."""
         yield CounterMetricFamily("headrace_received_bytes", "Bytes read from clients.", self.bytes_in)
@@ -134,6 +142,7 @@ class BrokerMetrics:
         yield _by_topic("headrace_produced_batches", "Batches appended.", self.produced_batches)
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
+        yield from self._throttles()
         yield from self._broker()
         yield from self._replication()
         yield from self._partitions()
@@ -168,6 +177,23 @@ class BrokerMetrics:
         for (key, code), count in self.errors.items():
             family.add_metric([HANDLERS[key].name, ErrorCode(code).name], count)
         return family
+
+    def _throttles(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "headrace_throttled_requests",
+            "Requests after which a client had to wait, by quota.",
+            labels=["quota"],
+        )
+        seconds = CounterMetricFamily(
+            "headrace_throttle_seconds", "Time for which clients had to wait, by quota.", labels=["quota"]
+        )
+        for quota, count in self.throttles.items():
+            requests.add_metric([quota], count)
+            seconds.add_metric([quota], self.throttle_ms[quota] / 1000)
+        yield from (requests, seconds)
+        yield GaugeMetricFamily(
+            "headrace_muted_connections", "Connections that wait for a quota.", self.muted_connections
+        )
 
     def _refused_writes(self) -> Iterator[Metric]:
         labels = ["directory"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import select
 import time
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
@@ -97,6 +97,10 @@ class Turns:
         """The taker has something to do of which its socket knows nothing."""
         self._queue(taker)
         self._schedule()
+
+    def later(self, delay_s: float, callback: Callable[[], None]) -> TimerHandle:
+        """Call back in so many seconds; until then it costs nobody anything."""
+        return self._loop.call_later(delay_s, callback)
 
     def _queue(self, taker: Taker) -> None:
         if not taker.is_due:

@@ -13,6 +13,7 @@ from headrace.broker.handlers import table
 from headrace.broker.handlers.call import Call, Client
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import HANDLERS, Handler, serve
+from headrace.broker.quotas.usage import unlimited
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
 
@@ -31,6 +32,7 @@ def broker() -> Any:
     return SimpleNamespace(
         counted=counted,
         failed=failed,
+        client_usage=unlimited(),
         api_versions={HEARTBEAT: (0, 4), API_VERSIONS: (1, 3)},
         metrics=SimpleNamespace(
             request=lambda *request: counted.append(request), failed=lambda *error: failed.append(error)
@@ -45,7 +47,7 @@ def test_a_handler_is_given_who_asks_and_since_when(broker: Any, monkeypatch: py
         calls.append(call)
         return [b"done"]
 
-    monkeypatch.setitem(HANDLERS, HEARTBEAT, Handler(HEARTBEAT, "H", 0, 4, handle))
+    monkeypatch.setitem(HANDLERS, HEARTBEAT, Handler(HEARTBEAT, "H", 0, 4, APIS[HEARTBEAT], handle))
     frame = request(HEARTBEAT, 3)
     assert serve(broker, CLIENT, frame, (), 12.5) == (HEARTBEAT, [b"done"], 0)
     (call,) = calls
@@ -63,7 +65,7 @@ def test_requests_that_a_handler_serves_together_are_each_counted(
     ) -> tuple[Any, int]:
         return ([b"both"], 1) if more else ([b"one"], 0)
 
-    handler = Handler(PRODUCE, "P", 0, 9, None, handle_run)
+    handler = Handler(PRODUCE, "P", 0, 9, APIS[PRODUCE], None, handle_run)
     monkeypatch.setitem(HANDLERS, PRODUCE, handler)
     first, second, third = (request(PRODUCE, 9, bytes(size)) for size in (1, 20, 300))
     assert serve(broker, CLIENT, first, [second, third], 0.0) == (PRODUCE, [b"both"], 1)

@@ -22,6 +22,7 @@ from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
+from headrace.broker.quotas.usage import unlimited
 from headrace.broker.server import transport
 from headrace.broker.server.channel import PARKED_MAX, REPLY_SIZE_MAX
 from headrace.broker.server.connection import Connection
@@ -31,6 +32,7 @@ from headrace.broker.server.turns import TURN_S, Turns
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.round import Round
 from headrace.broker.wire import frames
+from headrace.broker.wire.api import APIS
 
 PRODUCE, METADATA, HEARTBEAT = 0, 3, 12
 
@@ -55,15 +57,17 @@ class Bench:
             waiting_seconds=[0.0] * KEY_COUNT,
             bytes_in=0,
             bytes_out=0,
+            muted_connections=0,
             request=lambda key, size: self.requests.append((key, size)),
         )
         broker = SimpleNamespace(
             config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)),
             metrics=self.metrics,
+            client_usage=unlimited(),
         )
         handlers = {
-            METADATA: Handler(METADATA, "M", 0, 1, self.serve),
-            PRODUCE: Handler(PRODUCE, "P", 0, 1, None, self.serve_run),
+            METADATA: Handler(METADATA, "M", 0, 1, APIS[METADATA], self.serve),
+            PRODUCE: Handler(PRODUCE, "P", 0, 1, APIS[PRODUCE], None, self.serve_run),
         }
         monkeypatch.setattr(table, "HANDLERS", handlers)
         monkeypatch.setattr(transport, "_peer_of", lambda sock: "peer")
@@ -527,9 +531,52 @@ def test_a_closed_connection_lets_go_of_its_buffer_but_not_of_what_is_still_answ
         kept.append(frame)
         return Deferred()
 
-    table.HANDLERS[METADATA] = Handler(METADATA, "M", 0, 1, serve)
+    table.HANDLERS[METADATA] = Handler(METADATA, "M", 0, 1, APIS[METADATA], serve)
     bench.send(1)
     before = bytes(kept[0])
     bench.connection.close()
     assert bench.connection._decoder.capacity == 0
     assert bytes(kept[0]) == before
+
+
+def test_a_muted_client_has_its_answer_and_is_served_nothing_more_until_the_mute_is_over(
+    bench: Bench,
+) -> None:
+    def answer(correlation_id: int) -> Any:
+        if correlation_id == 1:
+            bench.connection._client.mute(250)
+        return [reply(correlation_id)]
+
+    bench.answer = answer
+    bench.send(1, 2)
+    assert bench.received() == reply(1)
+    bench.send(3)
+    assert bench.served == [1]
+    assert bench.connection.is_waiting
+    assert bench.metrics.muted_connections == 1
+    (timer,) = bench.loop.timers
+    assert timer.delay_s == 0.25
+    bench.loop.settle()
+    assert not bench.loop.soon, "a muted connection keeps nobody busy"
+    timer.callback()
+    bench.loop.settle()
+    assert bench.served == [1, 2, 3]
+    assert bench.metrics.muted_connections == 0
+
+
+def test_the_longest_mute_counts(bench: Bench) -> None:
+    bench.connection._client.mute(250)
+    bench.connection._client.mute(100)
+    assert [timer.delay_s for timer in bench.loop.timers if not timer.is_cancelled] == [0.25]
+    bench.connection._client.mute(300)
+    assert [timer.delay_s for timer in bench.loop.timers if not timer.is_cancelled] == [0.3]
+    assert bench.metrics.muted_connections == 1
+
+
+def test_a_muted_client_that_goes_away_is_let_go(bench: Bench) -> None:
+    bench.connection._client.mute(250)
+    bench.client.close()
+    bench.loop.settle()
+    assert bench.closed == [bench.connection]
+    assert bench.metrics.muted_connections == 0
+    assert bench.loop.timers[0].is_cancelled

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.broker.server.client_configs import CLIENTS, IPS, USERS
 from headrace.broker.server.dynamic_config import BROKERS, NOTIFICATION_LIFE_MS, TOPICS, DynamicConfigs
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.zk import paths
@@ -32,6 +33,7 @@ class ZooKeeper:
     def __init__(self) -> None:
         self.znodes: dict[str, Znode] = {}
         self.rivals: list[bytes] = []
+        self.created_count = 0
         self.callback: Callable[[list[str]], None] | None = None
 
     def put(self, path: str, data: bytes, created_ms: int = NOW_MS) -> None:
@@ -45,7 +47,8 @@ class ZooKeeper:
         return [self.znodes.get(name) for name in names]
 
     async def children(self, path: str) -> list[str]:
-        return sorted(p.removeprefix(path + "/") for p in self.znodes if p.startswith(path + "/"))
+        below = (p.removeprefix(path + "/") for p in self.znodes if p.startswith(path + "/"))
+        return sorted({name.partition("/")[0] for name in below})
 
     async def set(self, path: str, data: bytes, version: int) -> None:
         if self.rivals:
@@ -55,10 +58,11 @@ class ZooKeeper:
         self.put(path, data)
 
     async def create(self, path: str, data: bytes, *, sequence: bool = False) -> None:
-        self.put(f"{path}{len(self.znodes):010}" if sequence else path, data)
+        self.created_count += 1
+        self.put(f"{path}{self.created_count:010}" if sequence else path, data)
 
-    async def delete(self, path: str) -> None:
-        del self.znodes[path]
+    async def delete(self, path: str, version: int = -1) -> None:
+        self.znodes.pop(path, None)
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> None:
         self.callback = callback
@@ -195,5 +199,61 @@ def test_brokers_are_told_of_their_own_changes_and_of_all_brokers(zookeeper: Zoo
         last: tuple[dict[str, str], dict[str, str]] = ({}, {"max.connections": "7"})
         assert told == [({"message.max.bytes": "5"}, {"max.connections": "7"}), last]
         assert configs.of_broker("2") == {}
+
+    with_configs(zookeeper, script)
+
+
+def test_users_clients_and_addresses_are_told_of_at_the_start_and_after_each_change(
+    zookeeper: ZooKeeper,
+) -> None:
+    zookeeper.put("/config/users/alice", config(producer_byte_rate="1"))
+    zookeeper.put("/config/users/alice/clients/app", config(consumer_byte_rate="2"))
+    zookeeper.put("/config/clients/<default>", config(request_percentage="3"))
+    zookeeper.put("/config/ips/10.0.0.1", config(connection_creation_rate="4"))
+    zookeeper.put("/config/users/broken", b"{")
+
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
+        told: dict[tuple[str, str], dict[str, str]] = {}
+        configs.clients.on_change(lambda kind, name, found: told.update({(kind, name): dict(found)}))
+        await configs.load("1")
+        assert told == {
+            (USERS, "alice"): {"producer.byte.rate": "1"},
+            (USERS, "alice/clients/app"): {"consumer.byte.rate": "2"},
+            (USERS, "broken"): {},
+            (CLIENTS, "<default>"): {"request.percentage": "3"},
+            (IPS, "10.0.0.1"): {"connection.creation.rate": "4"},
+        }
+        told.clear()
+        await configs.alter(USERS, "alice/clients/app", lambda old: {**old, "x": "5"})
+        await configs.alter(IPS, "10.0.0.1", lambda old: {})
+        await notified()
+        assert told == {
+            (USERS, "alice/clients/app"): {"consumer.byte.rate": "2", "x": "5"},
+            (IPS, "10.0.0.1"): {},
+        }
+        zookeeper.put("/config/users/alice", b"{")
+        zookeeper.put("/config/changes/config_change_9", paths.encode_config_change("users/alice"))
+        told.clear()
+        await notified()
+        assert told == {}, "what cannot be read leaves what was"
+
+    with_configs(zookeeper, script)
+
+
+def test_an_entity_with_nothing_configured_leaves_no_znode(zookeeper: ZooKeeper) -> None:
+    zookeeper.put("/config/users/alice", config(producer_byte_rate="1"))
+    zookeeper.put("/config/users/alice/clients/app", config(consumer_byte_rate="2"))
+    zookeeper.put("/config/users/bob", b"")
+    zookeeper.put("/config/users/bob/clients", b"")
+    zookeeper.put("/config/users/bob/clients/app", config(consumer_byte_rate="2"))
+
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
+        await configs.alter(USERS, "alice", lambda old: {})
+        assert zookeeper.znodes["/config/users/alice"].data == paths.encode_config({})
+        await configs.alter(USERS, "alice/clients/app", lambda old: {})
+        await configs.alter(USERS, "bob/clients/app", lambda old: {})
+        await configs.alter(USERS, "nobody", lambda old: {})
+        assert await zookeeper.children("/config/users") == []
+        assert len(await zookeeper.children(paths.CONFIG_CHANGES)) == 4
 
     with_configs(zookeeper, script)

@@ -13,6 +13,7 @@ from manual_loop import ManualLoop
 from headrace.broker.handlers import table
 from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.table import Handler
+from headrace.broker.quotas.usage import unlimited
 from headrace.broker.server import holdings as holdings_module
 from headrace.broker.server import transport
 from headrace.broker.server.connection import Connection
@@ -20,6 +21,7 @@ from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.turns import Turns
 from headrace.broker.waiting.round import Round
+from headrace.broker.wire.api import APIS
 
 MB = 1 << 20
 METADATA = 3
@@ -34,12 +36,14 @@ class Crowd:
         monkeypatch.setattr(holdings_module, "HELD_SIZE_MAX", 40 * MB)
         self.holdings = Holdings(10 * MB)
         self.reply_size = 10
-        handler = Handler(METADATA, "M", 0, 1, self.serve)
+        handler = Handler(METADATA, "M", 0, 1, APIS[METADATA], self.serve)
         monkeypatch.setattr(table, "HANDLERS", {METADATA: handler})
         monkeypatch.setattr(transport, "_peer_of", lambda sock: "peer")
         network = SimpleNamespace(socket_request_max_bytes=100 * MB)
         self.metrics: Any = BrokerMetrics()
-        self.broker: Any = SimpleNamespace(config=SimpleNamespace(network=network), metrics=self.metrics)
+        self.broker: Any = SimpleNamespace(
+            config=SimpleNamespace(network=network), metrics=self.metrics, client_usage=unlimited()
+        )
         self.clients: list[socket.socket] = []
         self.connections: list[Connection] = []
 

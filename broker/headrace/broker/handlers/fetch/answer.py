@@ -33,6 +33,7 @@ def encode_fetch(
     error_code: int,
     session_id: int,
     answer: Answer,
+    throttle_ms: int = 0,
 ) -> Parts:
     """The whole reply: bytes around slices, the length prefix first."""
     version = call.header.version
@@ -42,7 +43,11 @@ def encode_fetch(
     if is_flexible:
         buffer += _NO_TAGS
     if version >= 1:
-        buffer += _TOP.pack(0, error_code, session_id) if version >= 7 else _TOP_BEFORE_SESSIONS.pack(0)
+        buffer += (
+            _TOP.pack(throttle_ms, error_code, session_id)
+            if version >= 7
+            else _TOP_BEFORE_SESSIONS.pack(throttle_ms)
+        )
     buffer += encode_uvarint(len(answer) + 1) if is_flexible else _INT32.pack(len(answer))
     parts: Parts = []
     size = 0

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.handlers import throttle
 from headrace.broker.handlers.call import Call, Client
 from headrace.broker.handlers.fetch.answer import encode_fetch
 from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
+from headrace.broker.handlers.fetch.head import partition_head
 from headrace.broker.handlers.fetch.plan import Reading, SessionReading
 from headrace.broker.handlers.fetch.read import TOPIC_ID_VERSION, read_fetch
 from headrace.broker.handlers.fetch_request import NO_SESSION, NO_SESSION_EPOCH, FetchRequest, FetchTopic
@@ -38,6 +40,8 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
         except KafkaError as error:
             return encode_fetch(broker, call, error.code, NO_SESSION, [])
     max_bytes = min(request.max_bytes, broker.config.replication.fetch_max_bytes)
+    if broker.client_usage.is_limited and not request.is_follower:
+        max_bytes = throttle.fetch_size_max(broker, call, max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     reading: Reading | SessionReading
     if turn is None:
@@ -47,12 +51,15 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
         reading = SessionReading(broker, request, version, max_bytes, turn)
     answer, size, is_urgent = reading.read()
     if size >= min_bytes or is_urgent or request.max_wait_ms <= 0:
-        return _finish(broker, call, request, turn, answer)
+        return _finish(broker, call, request, turn, answer, call.began_s)
+    if broker.client_usage.is_limited and not request.is_follower:
+        throttle.request_throttle_ms(broker, call, call.began_s)
 
     def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
+        began_s = broker.now()
         answer, size, is_urgent = reading.read_again(moved)
         if moved is None or size >= min_bytes or is_urgent:
-            return _finish(broker, call, request, turn, answer)
+            return _finish(broker, call, request, turn, answer, began_s)
         return None
 
     return reading.wait(request.max_wait_ms, attempt)
@@ -65,8 +72,18 @@ def _reading_of(broker: Services, client: Client) -> Reading:
     return reading
 
 
-def _finish(broker: Services, call: Call, request: FetchRequest, turn: Turn | None, answer: Answer) -> Parts:
+def _finish(
+    broker: Services, call: Call, request: FetchRequest, turn: Turn | None, answer: Answer, began_s: float
+) -> Parts:
+    """`began_s`: since when this request has had the broker's time."""
     error_code, session_id = ErrorCode.NONE, NO_SESSION
+    if broker.client_usage.is_limited and not request.is_follower:
+        size = _size_of(call.header.version, answer)
+        throttle_ms = throttle.fetch_throttle_ms(broker, call, size, began_s)
+        if throttle_ms:
+            if turn is not None:
+                error_code, session_id = turn.hold_back()
+            return encode_fetch(broker, call, error_code, session_id, [], throttle_ms)
     if turn is not None:
         error_code, session_id, answer = turn.finish(answer, broker.clock.monotonic_ms())
     if call.header.version < ZSTD_VERSION:
@@ -84,6 +101,16 @@ def _finish(broker: Services, call: Call, request: FetchRequest, turn: Turn | No
             elif name is not None:
                 broker.metrics.fetched(name, size)
     return encode_fetch(broker, call, error_code, session_id, answer)
+
+
+def _size_of(version: int, answer: Answer) -> int:
+    """The bytes of the partitions that have something to tell."""
+    return sum(
+        len(partition_head(version, item)) + (item.records.size if item.records is not None else 0)
+        for _, found in answer
+        for item in found
+        if item.encoded is None
+    )
 
 
 def _count_replicated(broker: Services, topic: str, found: Iterable[Found]) -> None:

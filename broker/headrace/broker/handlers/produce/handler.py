@@ -27,13 +27,19 @@ def handle_run(
     """Serve `frame` and the first of `more` that can be written together with it; answers how many of `more` those were."""
     together = broker.together
     gathered = None
-    if more or together.is_open:
+    if (more or together.is_open) and not (broker.client_usage.is_limited and _is_limited(broker, call)):
         count_min = 1 if together.is_open else 2
         gathered = gather.gather(broker, call.header, frame, more, count_min)
     if gathered is None:
         together.perform()
         return _serve_alone(broker, call, frame), 0
     return serve_gathered(broker, call, gathered), len(gathered.requests) - 1
+
+
+def _is_limited(broker: Services, call: Call) -> bool:
+    """Whether the client may have to wait after each of its requests."""
+    user, now_ms = call.client.principal.name, broker.clock.monotonic_ms()
+    return broker.client_usage.limits_producer(user, call.header.client_id, now_ms)
 
 
 def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:

@@ -13,11 +13,13 @@ from calls import call_of
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from headrace.broker.handlers import throttle
 from headrace.broker.handlers.fetch import handler
 from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.log.files import storage_errors
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
+from headrace.broker.quotas.usage import unlimited
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k01_fetch import API
@@ -77,7 +79,11 @@ def broker() -> Any:
         config=SimpleNamespace(
             replication=SimpleNamespace(fetch_max_bytes=1000, replica_selector_class=None)
         ),
-        metrics=SimpleNamespace(fetched=lambda topic, size: None, failed=lambda *_: None),
+        metrics=SimpleNamespace(
+            fetched=lambda topic, size: None, failed=lambda *_: None, throttled=lambda *_: None
+        ),
+        client_usage=unlimited(),
+        now=lambda: 0.0,
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
         fetch_sessions=FetchSessions(1, Waiting(SimpleNamespace())),
     )
@@ -226,3 +232,64 @@ def test_a_session_is_granted_and_its_errors_are_told(broker: Any, version: int)
     assert (quiet["error_code"], quiet["session_id"], quiet["responses"]) == (0, number, [])
     late = ask(broker, version, session_id=number, session_epoch=1, topics=[])
     assert (late["error_code"], late["session_id"], late["responses"]) == (71, 0, [])
+
+
+def limit(broker: Any, bytes_a_second: float | None) -> None:
+    broker.client_usage.set_limits(
+        ("ANONYMOUS", ""), produced=None, fetched=bytes_a_second, requests=None, mutations=None
+    )
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 7])
+def test_above_its_quota_a_client_is_sent_nothing_and_loses_nothing(
+    broker: Any, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    records = LogSlice(SimpleNamespace(read_at=lambda size, position: bytes(2000)), 0, 2000)
+    monkeypatch.setattr(FakeLog, "read", lambda self, offset, **_: records)
+    asked = {"partition": LED, "partition_max_bytes": 10_000}
+    number = ask(broker, version, asked, session_id=0, session_epoch=0)["session_id"]
+    limit(broker, 100)
+    held_back = ask(broker, version, asked, session_id=number, session_epoch=1)
+    assert (held_back["error_code"], held_back["session_id"], held_back["responses"]) == (0, number, [])
+    assert held_back["throttle_time_ms"] > 10_000
+    limit(broker, None)
+    let_go = ask(broker, version, session_id=number, session_epoch=2, topics=[])
+    assert let_go["throttle_time_ms"] == 0
+    assert len(let_go["responses"][0]["partitions"][0]["records"]) == 2000
+
+
+def test_what_was_not_sent_counts_no_more_and_a_session_that_is_held_back_is_none(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = LogSlice(SimpleNamespace(read_at=lambda size, position: bytes(2000)), 0, 2000)
+    monkeypatch.setattr(FakeLog, "read", lambda self, offset, **_: records)
+    limit(broker, 100)
+    told = [ask(broker, 12, {"partition": LED}, session_id=0, session_epoch=0) for _ in range(2)]
+    assert [answer["session_id"] for answer in told] == [0, 0]
+    assert told[0]["throttle_time_ms"] == told[1]["throttle_time_ms"] > 0
+
+
+def test_a_follower_is_not_held_back(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(broker, 1)
+    seen = []
+    monkeypatch.setattr(throttle, "fetch_throttle_ms", lambda *_: seen.append(1))
+    monkeypatch.setattr(throttle, "fetch_size_max", lambda *_: seen.append(1))
+    monkeypatch.setattr(handler, "_count_replicated", lambda *_: None)
+    ask(broker, 12, {"partition": ABSENT}, replica_id=1)
+    assert not seen
+
+
+def test_a_client_under_a_quota_is_read_for_no_more_than_it_may_fetch_at_once(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+
+    def read(self: Any, offset: int, *, size_max: int, **_: Any) -> LogSlice:
+        sizes.append(size_max)
+        return NOTHING_YET
+
+    monkeypatch.setattr(FakeLog, "read", read)
+    monkeypatch.setattr(throttle, "fetch_throttle_ms", lambda *_: 0)
+    limit(broker, 5)
+    ask(broker, 12, {"partition": LED, "partition_max_bytes": 1000})
+    assert sizes == [50]
