@@ -10,7 +10,6 @@ from __future__ import annotations
 from headrace.broker.errors import ErrorCode as Code
 
 ACLS = "there are no ACLs: security comes later"
-VERIFICATION = "takes the verification of partitions, which comes later"
 MOVING = "takes a coordinator that moves or loads: sessions of groups provoke it, through the same runtime"
 MEMBERS = "follows from the rules of OffsetCommit, whose sessions provoke it"
 NO_WAY = "no way leads to it in 3.9"
@@ -465,8 +464,6 @@ _OF_KEY = {
         10,
         Code.COORDINATOR_LOAD_IN_PROGRESS,
     ): "no way leads to it in 3.9: who the coordinator is can be told at once",
-    (0, Code.INVALID_TXN_STATE): VERIFICATION,
-    (0, Code.INVALID_PRODUCER_ID_MAPPING): VERIFICATION,
     (8, Code.INVALID_TXN_STATE): NO_WAY,
     (8, Code.INVALID_PRODUCER_ID_MAPPING): NO_WAY,
     (9, Code.UNKNOWN_MEMBER_ID): NEW_PROTOCOL,
@@ -482,7 +479,6 @@ _OF_KEY = {
     (28, Code.FENCED_INSTANCE_ID): MEMBERS,
     (28, Code.ILLEGAL_GENERATION): MEMBERS,
     (28, Code.INVALID_COMMIT_OFFSET_SIZE): MEMBERS,
-    (28, Code.INVALID_PRODUCER_EPOCH): VERIFICATION,
     (28, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (27, Code.CORRUPT_MESSAGE): OWN_MARKER,
     (27, Code.INVALID_REQUIRED_ACKS): OWN_MARKER,

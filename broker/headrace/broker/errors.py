@@ -290,6 +290,10 @@ class InvalidProducerEpochError(KafkaError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+class InvalidTransactionStateError(KafkaError):
+    code = ErrorCode.INVALID_TXN_STATE
+
+
 class TransactionCoordinatorFencedError(KafkaError):
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 

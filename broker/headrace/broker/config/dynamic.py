@@ -30,6 +30,7 @@ DYNAMIC_KEYS = frozenset(
         "max.connections.per.ip",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
+        "transaction.partition.verification.enable",
     )
 )
 # Described only where they are set, and as read-only: Apache Kafka knows them by their dynamic values alone.

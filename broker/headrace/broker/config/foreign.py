@@ -35,7 +35,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "each transaction has a timer of its own": (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     ),
-    "that a transaction has a partition is not verified yet": ("transaction.partition.verification.enable",),
     "limits on how fast connections come, or by address, come later": (
         "max.connection.creation.rate",
         "max.connections.per.ip.overrides",

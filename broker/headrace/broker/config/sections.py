@@ -241,6 +241,9 @@ class Transactions:
     transaction_remove_expired_transaction_cleanup_interval_ms: int = integer(
         3_600_000, "How often unused transactional ids are looked for.", low=1
     )
+    transaction_partition_verification_enable: bool = boolean(
+        True, "Whether leaders ask a transaction's coordinator before its first batch."
+    )
     producer_id_expiration_ms: int = integer(86_400_000, "Producer state without use expires.", low=1)
 
 

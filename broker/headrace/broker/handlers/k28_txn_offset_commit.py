@@ -1,7 +1,10 @@
 """TxnOffsetCommit (key 28), versions 0-4: stores a group's offsets in a producer's transaction, to hold once it is committed.
 
 Deviations: a commit that would make a new group beyond the coordinator's bound (`groups.machine.GROUPS_COUNT_MAX`) is refused
-with POLICY_VIOLATION; Kafka has no bound. That the transaction has the group's offsets is not verified.
+with POLICY_VIOLATION; Kafka has no bound.
+
+Before the first offsets of a transaction in a partition of `__consumer_offsets` its coordinator is asked whether it has that
+partition (KIP-890), unless `transaction.partition.verification.enable` is false.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.broker.coordinators.decision import ProducerEpoch
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.records import OffsetValue
@@ -19,11 +23,15 @@ from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k28_txn_offset_commit
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.broker.wire.special_values import NO_SEQUENCE
 
 API = k28_txn_offset_commit.API
 VERSIONS = (0, 4)
 # Producers below it may break when they are told that a coordinator loads.
 LOADING_VERSION = 2
+# The first version whose clients know TRANSACTION_ABORTABLE.
+ABORTABLE_VERSION = 4
+Errors = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(
@@ -31,7 +39,7 @@ def handle(
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     offsets = _known_offsets(broker, request)
 
-    def respond(errors: Mapping[TopicPartition, ErrorCode]) -> dict[str, Any]:
+    def respond(errors: Errors) -> dict[str, Any]:
         if call.header.version < LOADING_VERSION:
             errors = {p: _without_loading(error) for p, error in errors.items()}
         return {"topics": topics_answered(broker, request["topics"], errors)}
@@ -46,7 +54,55 @@ def handle(
         offsets=offsets,
         producer=ProducerEpoch(request["producer_id"], request["producer_epoch"]),
     )
-    return broker.groups.ask(commit).map(respond)
+    asked = _verified(broker, request["transactional_id"], commit, call.header.version)
+    return asked.map(respond)
+
+
+def _verified(
+    broker: Services, transactional_id: str, commit: CommitOffsets, version: int
+) -> Deferred[Errors]:
+    """The group's answer, once the transaction's coordinator has said that the commit may be stored."""
+    partition = broker.partitions.get(OFFSETS_TOPIC, broker.groups.partition_for(commit.group_id))
+    producer = commit.producer
+    enabled = broker.config.transactions.transaction_partition_verification_enable
+    if producer is None or not enabled or not commit.group_id or partition is None or not partition.is_leader:
+        return broker.groups.ask(commit)
+    log = partition.log
+    verification = log.producers.begin_verification(
+        producer.producer_id, NO_SEQUENCE, producer.epoch, broker.clock.now_ms()
+    )
+    if verification is None:
+        return broker.groups.ask(commit)
+    place = TopicPartition(OFFSETS_TOPIC, partition.partition)
+    answer: Deferred[Errors] = Deferred()
+
+    def refuse(error: ErrorCode) -> None:
+        answer.complete(dict.fromkeys(commit.offsets, error))
+
+    def verified(errors: Errors) -> None:
+        error = errors.get(place, ErrorCode.NONE)
+        if error is not ErrorCode.NONE:
+            refuse(_of_verification(error, version))
+        elif log.producers.is_verified(producer.producer_id, verification):
+            answer.follow(broker.groups.ask(commit))
+        else:
+            refuse(ErrorCode.INVALID_TXN_STATE)
+
+    asked = broker.verifier.verify(transactional_id, producer, (place,), 0)
+    answer.on_cancel(asked.cancel)
+    asked.then(verified, answer.fail)
+    return answer
+
+
+def _of_verification(error: ErrorCode, version: int) -> ErrorCode:
+    """What the producer is told: what passes is a coordinator that loads, as the oldest clients understand it."""
+    if error is ErrorCode.NETWORK_EXCEPTION:
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
 
 
 def _without_loading(error: ErrorCode) -> ErrorCode:

@@ -15,6 +15,7 @@ from uuid import UUID
 from headrace.broker.auth.authorizer import Authorizer
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import GroupOverview, Request
 from headrace.broker.handlers.fetch_sessions import FetchSessions
@@ -32,7 +33,7 @@ from headrace.broker.txn.events import Request as TransactionRequest
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.waiting.round import Round
-from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.wire.partitions import PartitionKey, TopicPartition
 
 T = TypeVar("T")
 Change = Callable[[dict[str, str]], Mapping[str, str]]
@@ -253,6 +254,21 @@ class Transactions(Protocol):
     def overviews(self) -> tuple[ErrorCode, list[Overview]]: ...
 
 
+class Verifier(Protocol):
+    """Asks the coordinators of transactions, wherever they are."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: ProducerEpoch,
+        partitions: Iterable[TopicPartition],
+        size: int,
+        /,
+    ) -> Deferred[Mapping[TopicPartition, ErrorCode]]:
+        """Of each partition whether the producer's transaction has it: NONE, or why not; `size` bytes wait for it."""
+        ...
+
+
 class ProducerIds(Protocol):
     def next_id(self) -> int | None:
         """An id that no other producer of the cluster has; None while there is none (try again)."""
@@ -293,6 +309,7 @@ class Services:
     leader_throttle: LeaderThrottle
     groups: Groups
     transactions: Transactions
+    verifier: Verifier
     producer_ids: ProducerIds
     moves: Moves
     refused_writes: RefusedWrites

@@ -15,12 +15,14 @@ from crc32c import crc32c
 
 from headrace.broker.errors import (
     InvalidProducerEpochError,
+    InvalidTransactionStateError,
     KafkaError,
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
 from headrace.broker.log.files import Buffer
 from headrace.broker.log.transactions import AbortedTransaction
+from headrace.broker.log.verification import Verification, Verifications
 from headrace.broker.wire.batches import CONTROL_BIT, BatchHeader, Record, decode_records, encode_batch
 from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH
 
@@ -104,6 +106,7 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         # (first offset, marker's offset) of ended transactions whose marker is not yet below the high watermark.
         self._ended: list[tuple[int, int]] = []
+        self._verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -128,8 +131,8 @@ class ProducerStates:
     def check(self, header: BatchHeader) -> CachedBatch | None:
         """The batch that this one repeats, or None when it is the next one.
 
-        Raises InvalidProducerEpochError and OutOfOrderSequenceError. A producer not known (any more) may begin
-        with any sequence number.
+        Raises InvalidProducerEpochError, OutOfOrderSequenceError and InvalidTransactionStateError. A producer not known
+        (any more) may begin with any sequence number.
         """
         self.check_epoch(header)
         producer = self._producers.get(header.producer_id)
@@ -140,7 +143,49 @@ class ProducerStates:
             if repeated is not None:
                 return repeated
         _check_sequence(producer, header)
+        if producer.transaction_first_offset >= 0 and not header.is_transactional:
+            raise InvalidTransactionStateError(
+                f"Producer {header.producer_id} has a transaction open here: send batches in that until it ends."
+            )
         return None
+
+    def begin_verification(
+        self, producer_id: int, sequence: int, epoch: int, now_ms: int
+    ) -> Verification | None:
+        """What a transactional batch needs beside its coordinator's word; None for one of a transaction that is open here."""
+        if producer_id in self._open:
+            return None
+        return self._verifications.begin(producer_id, sequence, epoch, now_ms)
+
+    def is_verified(self, producer_id: int, verification: Verification) -> bool:
+        """Whether the producer's transaction is open here, or may begin now: that no marker came since `verification` began."""
+        return producer_id in self._open or self._verifications.get(producer_id) is verification
+
+    def check_verified(self, header: BatchHeader, verification: Verification | None) -> None:
+        """Whether the transaction of this batch is open here, or may begin with it: to be asked in the turn that appends it.
+
+        Raises InvalidTransactionStateError when `verification` is not the producer's (any more), OutOfOrderSequenceError
+        for a batch that overtakes one whose verification has failed.
+        """
+        producer_id = header.producer_id
+        if producer_id in self._open:
+            return
+        producer = self._producers.get(producer_id)
+        if (
+            producer is not None
+            and producer.epoch == header.producer_epoch
+            and _find(producer.batches, header)
+        ):
+            return
+        known = self._verifications.get(producer_id)
+        if known is None or known is not verification:
+            raise InvalidTransactionStateError(
+                f"Producer {producer_id} has no open transaction here: abort the transaction, and begin another one."
+            )
+        if header.base_sequence > known.lowest_sequence:
+            raise OutOfOrderSequenceError(
+                f"Producer {producer_id} sent sequence number {header.base_sequence} where {known.lowest_sequence} comes next."
+            )
 
     def check_epoch(self, header: BatchHeader) -> None:
         """Raise InvalidProducerEpochError for a batch of a fenced producer."""
@@ -185,11 +230,13 @@ class ProducerStates:
         producer.last_timestamp_ms = header.max_timestamp
         if header.is_transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = self._open[header.producer_id] = base_offset
+            self._verifications.forget(header.producer_id)
 
     def end_transaction(
         self, header: BatchHeader, base_offset: int, marker: Marker
     ) -> AbortedTransaction | None:
         """Take in a commit or abort marker; returns the transaction that it aborts, if it does."""
+        self._verifications.forget(header.producer_id)
         producer = self._producer(header)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = header.max_timestamp
@@ -232,6 +279,7 @@ class ProducerStates:
         Transactions whose markers are visible are forgotten, too, should nobody have asked for the last stable offset.
         """
         self.last_stable_offset(high_watermark)
+        self._verifications.expire(now_ms, expiration_ms)
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -246,6 +294,7 @@ class ProducerStates:
         self._producers.clear()
         self._open.clear()
         self._ended.clear()
+        self._verifications.clear()
 
     def encode(self) -> bytes:
         """The content of a `.snapshot` file."""

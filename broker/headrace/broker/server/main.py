@@ -431,6 +431,7 @@ class Broker:
             leader_throttle=self._make_throttle(LEADER),
             groups=self.groups,
             transactions=self.transactions,
+            verifier=self.transactions.verifier,
             producer_ids=producer_ids,
             moves=self._make_moves(partitions),
             refused_writes=self.refused_writes,

@@ -15,7 +15,8 @@ from headrace.broker.coordinators.runtime import Scheduler
 from headrace.broker.coordinators.topics import TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Endpoint, PartitionMetadata
-from headrace.broker.server.peers import Connect, PeerLink
+from headrace.broker.server.broker_links import BrokerLinks
+from headrace.broker.server.peers import Connect
 from headrace.broker.structured_log import get_logger
 from headrace.broker.txn.events import SendMarkers
 from headrace.broker.waiting.deferred import Deferred
@@ -78,16 +79,14 @@ class MarkerSender:
     ) -> None:
         self._broker_id = broker_id
         self._metadata = metadata
-        self._listener = listener
-        self._timeout_ms = timeout_ms
-        self._connect = connect
+        name = f"headrace-transactions-{broker_id}"
+        self._links = BrokerLinks(metadata, name, listener=listener, timeout_ms=timeout_ms, connect=connect)
         self._tasks = tasks
         self._scheduler = scheduler
         self.write_local: WriteLocal = _nothing_led
         self._written = written
         self._sendings: dict[str, Sending] = {}
         self._queues: dict[int, dict[Sending, set[TopicPartition]]] = {}
-        self._links: dict[int, tuple[Endpoint, PeerLink]] = {}
         self._asked: set[int] = set()
 
     def send(self, index: int, coordinator_epoch: int, order: SendMarkers) -> None:
@@ -105,8 +104,7 @@ class MarkerSender:
     def close(self) -> None:
         """Send nothing more."""
         self._sendings.clear()
-        for _, link in self._links.values():
-            link.close()
+        self._links.close()
 
     def _is_wanted(self, sending: Sending) -> bool:
         return self._sendings.get(sending.order.transactional_id) is sending
@@ -173,7 +171,7 @@ class MarkerSender:
 
     async def _ask(self, broker_id: int, batch: dict[Sending, set[TopicPartition]]) -> None:
         try:
-            link = self._link(broker_id)
+            link = self._links.to(broker_id)
             if link is None:
                 self._retry_all(batch)
                 return
@@ -187,21 +185,6 @@ class MarkerSender:
             self._asked.discard(broker_id)
             if self._queues.get(broker_id):
                 self._scheduler.call_soon(self._pump, broker_id)
-
-    def _link(self, broker_id: int) -> PeerLink | None:
-        """The connection to a broker where it is now; None while nobody knows where that is."""
-        endpoint = self._metadata.endpoint(broker_id, self._listener)
-        if endpoint is None:
-            return None
-        known = self._links.get(broker_id)
-        if known is not None and known[0] == endpoint:
-            return known[1]
-        if known is not None:
-            known[1].close()
-        name = f"headrace-transactions-{self._broker_id}"
-        link = PeerLink(endpoint, name, self._timeout_ms, self._connect)
-        self._links[broker_id] = (endpoint, link)
-        return link
 
     def _retry_all(self, batch: dict[Sending, set[TopicPartition]]) -> None:
         for sending, partitions in batch.items():

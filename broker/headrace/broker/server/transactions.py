@@ -1,5 +1,5 @@
 """The transaction coordinator of this broker: the runtime of transactions on the partitions of `__transaction_state` that it
-leads, and the sender of their markers.
+leads, the sender of their markers, and who asks other coordinators for this broker's partitions.
 
 Requests go to the shard of their transactional id; what concerns all ids (their expiry) goes through them in slices, so that no
 turn of the loop is long. Must not know what a transaction is: that is `txn.machine`.
@@ -22,6 +22,7 @@ from headrace.broker.server.groups import LedPartitions
 from headrace.broker.server.journal import PartitionJournal
 from headrace.broker.server.markers import Leaders, MarkerSender, TaskStarter, WriteLocal
 from headrace.broker.server.peers import Connect
+from headrace.broker.server.verifier import Verifier
 from headrace.broker.txn.events import IdExpiryDue, MarkersWritten, Overview, Request, SendMarkers
 from headrace.broker.txn.kind import TransactionKind
 from headrace.broker.txn.machine import Shard
@@ -86,6 +87,16 @@ class TransactionCoordinator:
             scheduler=scheduler,
             perform=self._perform,
         )
+        self.verifier = Verifier(
+            broker_id,
+            metadata,
+            partition_for=self.partition_for,
+            ask_local=self.ask,
+            listener=listener,
+            timeout_ms=timeout_ms,
+            connect=connect,
+            tasks=tasks,
+        )
         self._expiry: TimerHandle | None = None
 
     def start(self, write_local: WriteLocal) -> None:
@@ -123,6 +134,7 @@ class TransactionCoordinator:
     def close(self) -> None:
         """Stop all timers and markers; waiting requests are answered NOT_COORDINATOR."""
         self._sender.close()
+        self.verifier.close()
         self._runtime.close()
         if self._expiry is not None:
             self._expiry.cancel()

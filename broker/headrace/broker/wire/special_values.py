@@ -7,7 +7,7 @@ from __future__ import annotations
 
 NO_EPOCH = -1
 """A leader epoch or broker epoch that is not known, or that a request of an old version does not tell."""
-NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
+NO_PRODUCER_ID = NO_PRODUCER_EPOCH = NO_SEQUENCE = -1
 """Of a batch that no idempotent producer wrote."""
 NO_TIMESTAMP = -1
 CONSUMER_REPLICA_ID = -1

@@ -1,6 +1,6 @@
 """Produce (key 0): the way of a client's batches into the logs that this broker leads, one file a step.
 
-    read → (gather → (join)) → check → append → (may park) → answer
+    read → (gather → (join)) → check → (verify) → append → (may park) → answer
 
 `handler` is the way itself: it is given a request, and what came together with it, and goes through the steps.
 
@@ -26,16 +26,21 @@
    time, topics that only brokers write), and makes message formats 0 and 1, which versions 0-2 carry, format 2. What was
    gathered has been looked at already: it is plain.
 
-5. `append` hands records to the leader of their partition, those of a run with one write, and wakes once a run those who wait
+5. `verify` tells which batches are the first of a transaction in their partition: before those are appended the coordinator
+   is asked whether the transaction has the partition (KIP-890), unless `transaction.partition.verification.enable` is false.
+   `transaction` is the way of a request with a transactional id: what has to wait for the coordinator's answer is appended
+   when that is there, the rest at once.
+
+6. `append` hands records to the leader of their partition, those of a run with one write, and wakes once a run those who wait
    for the partition. An error belongs to its item, and leaves the log as it was. What became of an item is its `Outcome`.
 
-6. `park` holds an answer back: with acks=all until the high watermark has passed the records, with `flush.messages`
+7. `park` holds an answer back: with acks=all until the high watermark has passed the records, with `flush.messages`
    until they are on the disk, and not longer than the time limit. A leader that leads no more, or again, answers
    NOT_LEADER_OR_FOLLOWER, one with too few in sync NOT_ENOUGH_REPLICAS_AFTER_APPEND, a disk that failed
    KAFKA_STORAGE_ERROR. What was gathered is parked once, and answered together; what the client sends meanwhile is
    appended behind it (`server.channel` keeps the order).
 
-7. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
+8. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
    no answer: an error closes the connection, as in Kafka; what was gathered behind the refused batch may be in the log then.
 
 Bounds: a gathering has at most `gather.REQUESTS_MAX` requests and `gather.RUNS_MAX` runs, so that a turn (`server.turns`)
@@ -44,6 +49,5 @@ does not last much longer than it should; what joins a round has at most `gather
 with many such batches is cut off after `handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to
 be sent again.
 
-Deviations: that a transaction has the partition is not verified (`transaction.partition.verification.enable`). A mirror's
-copy takes nothing from clients: POLICY_VIOLATION.
+Deviations: a mirror's copy takes nothing from clients: POLICY_VIOLATION.
 """

@@ -21,6 +21,7 @@ from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.produce.check import FORMAT_2_VERSION, as_format_2, check
 from headrace.broker.handlers.produce.gather import Run
 from headrace.broker.handlers.produce.outcome import AppendedRun, Outcome
+from headrace.broker.handlers.produce.verify import Asked
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.message_sets import holds_message
 from headrace.broker.log.results import AppendResult
@@ -52,8 +53,11 @@ def append(
     acks: int,
     *,
     in_transaction: bool = False,
+    asked: Asked | None = None,
 ) -> Outcome:
-    """Append one item's records; an error becomes part of the outcome. `in_transaction`: the request has a transactional id."""
+    """Append one item's records; an error becomes part of the outcome. `in_transaction`: the request has a transactional id,
+    `asked`: their transaction's coordinator says that it has the partition.
+    """
     header, partition = call.header, None
     try:
         records = check(broker.metadata, header, topic, index, records, acks, in_transaction=in_transaction)
@@ -64,6 +68,8 @@ def append(
                 topic, index, partition, AppendResult(-1, -1, -1, partition.log.log_start_offset, 0)
             )
         records = as_format_2(header.version, records)
+        if asked is not None:
+            partition.log.producers.check_verified(asked.header, asked.verification)
         committed_before = partition.log.high_watermark
         result = partition.append(records, required_acks=acks, now_ms=broker.clock.now_ms())
     except KafkaError as error:

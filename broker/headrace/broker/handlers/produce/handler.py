@@ -6,10 +6,11 @@ from collections.abc import Collection
 
 from headrace.broker.errors import RequestTimedOutError
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.produce import answer, append, gather, park, read
+from headrace.broker.handlers.produce import answer, append, gather, park, read, transaction
 from headrace.broker.handlers.produce.gathered import serve_gathered
 from headrace.broker.handlers.produce.outcome import Outcome
 from headrace.broker.handlers.produce.read import Item, Request
+from headrace.broker.handlers.produce.verify import Asked
 from headrace.broker.handlers.replies import Reply
 from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k00_produce
@@ -62,21 +63,36 @@ def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:
 
 def _serve_items(broker: Services, call: Call, frame: memoryview) -> Reply:
     request = read.read(call.header, frame)
-    deadline_ms = call.began_s * 1000 + WORK_MS_MAX
-    outcomes = [_append_in_time(broker, call, item, request, deadline_ms) for item in request.items]
+    transactional_id = request.transactional_id
+    if transactional_id is not None and broker.config.transactions.transaction_partition_verification_enable:
+        return transaction.serve(
+            broker,
+            call,
+            request,
+            transactional_id,
+            append_in_time=lambda: _appender(broker, call, request, broker.clock.monotonic_ms()),
+            answer=lambda outcomes: _answer(broker, call, outcomes, request.acks, request.timeout_ms),
+        )
+    append_in_time = _appender(broker, call, request, call.began_s * 1000)
+    outcomes = [append_in_time(item, None) for item in request.items]
     return _answer(broker, call, outcomes, request.acks, request.timeout_ms)
 
 
-def _append_in_time(
-    broker: Services, call: Call, item: Item, request: Request, deadline_ms: float
-) -> Outcome:
+def _appender(broker: Services, call: Call, request: Request, began_ms: float) -> transaction.Append:
     """Batches that must be unpacked may take long, and clients wait: what is late is for another request."""
-    topic, index, records = item
-    if broker.clock.monotonic_ms() > deadline_ms:
-        error = RequestTimedOutError("the partitions before this one took too long: send the rest again")
-        return Outcome(topic, index, None, None, error)
+    deadline_ms = began_ms + WORK_MS_MAX
     in_transaction = request.transactional_id is not None
-    return append.append(broker, call, topic, index, records, request.acks, in_transaction=in_transaction)
+
+    def append_in_time(item: Item, asked: Asked | None) -> Outcome:
+        topic, index, records = item
+        if broker.clock.monotonic_ms() > deadline_ms:
+            error = RequestTimedOutError("the partitions before this one took too long: send the rest again")
+            return Outcome(topic, index, None, None, error)
+        return append.append(
+            broker, call, topic, index, records, request.acks, in_transaction=in_transaction, asked=asked
+        )
+
+    return append_in_time
 
 
 def _answer(broker: Services, call: Call, outcomes: list[Outcome], acks: int, timeout_ms: int) -> Reply:

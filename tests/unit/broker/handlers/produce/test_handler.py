@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from calls import call_of
 
+from headrace.broker.config.sections import Transactions
 from headrace.broker.errors import NotLeaderOrFollowerError, StorageError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.produce import handler
 from headrace.broker.handlers.refused_writes import REPEAT_MS, RefusedWrites
@@ -91,6 +92,7 @@ class FakeBroker(SimpleNamespace):
             partitions=SimpleNamespace(leader_of=leader_of),
             waiting=FakeWaiting(),
             clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: self.ms),
+            config=SimpleNamespace(transactions=Transactions()),
             ms=0,
             errors=[],
             metrics=SimpleNamespace(
