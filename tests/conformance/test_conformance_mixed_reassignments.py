@@ -29,6 +29,7 @@ def mixed(kafka_jars: Path, tmp_path: Path) -> Iterator[MixedCluster]:
     cluster.end()
 
 
+@pytest.mark.long
 def test_partitions_move_by_kafkas_tools_and_under_either_controller(
     mixed: MixedCluster, kafka_jars: Path, tmp_path: Path
 ) -> None:

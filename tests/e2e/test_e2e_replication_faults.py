@@ -127,7 +127,7 @@ def a_log_that_ends_below_its_watermark(cluster: ReplicatedCluster, writer: Writ
     "harm",
     [
         killed_leaders,
-        a_rolling_restart,
+        pytest.param(a_rolling_restart, marks=pytest.mark.long),
         pytest.param(a_leader_that_sleeps_through_its_session, marks=pytest.mark.long),
         a_log_cut_back_while_its_broker_is_down,
         pytest.param(a_broker_whose_data_is_gone, marks=pytest.mark.long),

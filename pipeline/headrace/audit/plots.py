@@ -35,7 +35,8 @@ def latency_plots(histograms: Mapping[str, Histogram]) -> list[str]:
 
 
 def _plot(span: str, histogram: Histogram) -> str:
-    figure = Figure(figsize=(5.5, 2.8), layout="constrained")
+    figure = Figure(figsize=(5.5, 2.8))
+    figure.subplots_adjust(left=0.12, right=0.98, top=0.89, bottom=0.11)
     _draw(figure.subplots(), span.replace("_", " "), histogram)
     sink = io.StringIO()
     figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
