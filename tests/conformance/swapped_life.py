@@ -293,8 +293,11 @@ class Life:
         """Configurations that were changed while a broker ran."""
 
         def is_known() -> bool:
-            described = self.admin.describe_configs([ConfigResource("TOPIC", GROUPED)], request_timeout=10)
-            (future,) = described.values()
+            # A client that was told of no controller, at the wrong moment, asks again after minutes only.
+            admin = AdminClient({"bootstrap.servers": self._broker.bootstrap, "log_level": 0})
+            (future,) = admin.describe_configs(
+                [ConfigResource("TOPIC", GROUPED)], request_timeout=10
+            ).values()
             try:
                 return bool(future.result()["max.message.bytes"].value == "54321")
             except KafkaException as error:

@@ -151,7 +151,6 @@ def test_another_run_changes_nothing(host: Host, release: Path) -> None:
     assert (stamp.stat().st_ino, stamp.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-@pytest.mark.long
 def test_a_host_that_gets_another_group_keeps_what_runs_there(
     host: Host, release: Path, process: subprocess.Popen[bytes]
 ) -> None:
