@@ -29,10 +29,10 @@ plan: setup ## show what a roll-out of INVENTORY (inventory/local) would do; ARG
 chaos: setup ## run a demo in which every supervised process is killed once, at random moments
 	@$(PYTHON) scripts/chaos.py
 
-# Four workers for two cores: tests of real processes wait half of their time. The long ones do not, and have time-outs.
+# Five workers for two cores: tests of real processes wait half of their time. The long ones do not, and have time-outs.
 test: ## run the tests, each in its short form
 	@scripts/setup test
-	@$(PYTEST) --numprocesses 4
+	@$(PYTEST) --numprocesses 5
 
 test-long: ## run what repeats these deeper: more seeds, longer sessions, a browser (begins none after MINUTES)
 	@scripts/setup long

@@ -10,10 +10,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from long_runs import first_of
 from terraform_kit import CHECKOUT, Workspace, moto_pipeline, needs_provider
 
-pytestmark = [needs_provider, pytest.mark.timeout(900)]
+pytestmark = [needs_provider, pytest.mark.long, pytest.mark.timeout(900)]
 
 EXAMPLES = ("small", "production")
 # DESIGN section 6: brokers and their load balancer, the registry, metrics, ZooKeeper's three; and the endpoints' HTTPS.
@@ -106,7 +105,7 @@ def plan_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
         yield planned
 
 
-@pytest.fixture(params=first_of(1, EXAMPLES))
+@pytest.fixture(params=EXAMPLES)
 def plan(request: pytest.FixtureRequest, plan_of: Callable[[str], Plan]) -> Plan:
     return plan_of(request.param)
 
@@ -277,7 +276,6 @@ def test_every_resource_says_whose_it_is(plan: Plan) -> None:
             assert tags["ManagedBy"] == "terraform", change["address"]
 
 
-@pytest.mark.long
 def test_the_page_counts_what_the_examples_make(plan_of: Callable[[str], Plan]) -> None:
     page = (CHECKOUT / "docs" / "terraform.md").read_text(encoding="utf-8")
     rows = {
