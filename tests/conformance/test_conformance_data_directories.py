@@ -239,6 +239,7 @@ def alter(session: Session, path: Path | str, *replicas: tuple[str, int], versio
     session.ask(ALTER_REPLICA_LOG_DIRS, version, {"dirs": [directory]})
 
 
+@pytest.mark.long
 def test_replicas_move_to_other_directories_while_they_are_in_use(both: Directories) -> None:
     def script(session: Session) -> None:
         home = both.home(session)

@@ -60,6 +60,7 @@ def events(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+@pytest.mark.long
 def test_java_topics_are_made_described_grown_and_deleted(pair: Pair, tool: Tool) -> None:
     name = ("--topic", "java-topics")
 

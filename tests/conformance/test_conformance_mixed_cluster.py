@@ -186,6 +186,7 @@ def check_lag(mixed: MixedCluster, topic: str) -> None:
         second.end()
 
 
+@pytest.mark.long
 def test_either_kind_of_broker_follows_the_other_as_controller(mixed: MixedCluster) -> None:
     assert mixed.controller() == HEADRACE
     check(mixed, "under-headrace")

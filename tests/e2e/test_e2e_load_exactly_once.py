@@ -62,7 +62,8 @@ def leftover_files(warehouse: Path) -> list[str]:
     return [str(path) for path in warehouse.rglob("run-*/*.parquet") if str(path) not in named]
 
 
-@pytest.mark.parametrize("rounds", first_of(1, [2, 8]))
+@pytest.mark.long
+@pytest.mark.parametrize("rounds", [2, 8])
 def test_two_drivers_on_the_same_ranges_load_them_once(
     broker: DevCluster, registry: str, tmp_path: Path, rounds: int
 ) -> None:

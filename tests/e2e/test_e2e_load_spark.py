@@ -177,6 +177,7 @@ def test_a_dataframe_of_unknown_options_or_no_topic_is_refused(
         session.read.format("headrace").options(bootstrap=broker.bootstrap, **options).load().collect()
 
 
+@pytest.mark.long
 def test_a_time_that_python_lacks_is_told_by_a_dataframe_and_loaded_and_answered_as_a_number(
     broker: DevCluster, registry: str, session: Any, tmp_path: Path
 ) -> None:

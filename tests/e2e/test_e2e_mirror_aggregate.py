@@ -133,6 +133,7 @@ def test_two_sources_are_in_one_topic(clusters: tuple[dict[str, Cluster], Cluste
     assert 'headrace_mirror_state{partition="1",source="dc-west",state="copying",topic="clicks"} 1.0' in page
 
 
+@pytest.mark.long
 def test_kills_neither_lose_nor_repeat_a_message(clusters: tuple[dict[str, Cluster], Cluster]) -> None:
     live, offline = clusters
     create(live, "killed")

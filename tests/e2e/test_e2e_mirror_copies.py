@@ -110,6 +110,7 @@ def test_a_new_topic_and_a_grown_one_are_picked_up_in_ten_seconds(
     copied(east, offline, "growing")
 
 
+@pytest.mark.long
 def test_a_recreated_topic_stops_with_a_finding_until_it_is_resumed(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -176,6 +177,7 @@ def test_a_gap_behind_the_copys_end_stops_it_until_it_is_resumed(
     assert (loss["first_offset"], loss["last_offset"], loss["count"]) == (200, start - 1, start - 200)
 
 
+@pytest.mark.long
 def test_rot_blocks_its_partition_until_it_is_skipped(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
     east, _, offline = clusters
     east.create("rotted", 1)
@@ -279,6 +281,7 @@ def test_a_promoted_copy_is_written_by_clients_and_left_alone_by_the_mirror(
     assert (former.returncode, "dc-east.failing was promoted" in former.stderr) == (1, True)
 
 
+@pytest.mark.long
 def test_a_copy_is_paused_goes_on_and_fails_over_and_a_dry_run_does_nothing(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from processes import DevCluster, eventually
@@ -37,6 +38,7 @@ def replicas(cluster: DevCluster) -> dict[int, tuple[list[int], list[int]]]:
     return {p["partition"]: (p["replicas"], p["out_of_sync"]) for p in found}
 
 
+@pytest.mark.long
 def test_partitions_move_while_they_are_written(
     dev_cluster: Callable[..., DevCluster], tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from mirrored_clusters import COPY, MirroredClusters, simulate
 
 FIRST, _, LAST = os.environ.get("CLUSTER_SEEDS", "0-99").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
+MUTATION_SEEDS = 40
 
 
 @pytest.mark.parametrize("seed", first_of(1, SEEDS))
@@ -41,16 +42,20 @@ def test_the_schedules_hit_both_clusters_while_much_is_copied() -> None:
         assert len(cluster.keys() & {"kill", "restart", "pause", "isolate", "cut", "expire", "alone"}) >= 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    ("switch_off", "seed"),
-    [
-        (states_are_read_without_a_claim_before, 0),
-        (epochs_are_noted_after_the_append, 2),
-    ],
+    "switch_off", [states_are_read_without_a_claim_before, epochs_are_noted_after_the_append]
 )
-def test_a_seed_fails_with_a_rule_off(
-    switch_off: Callable[[Any], None], seed: int, monkeypatch: pytest.MonkeyPatch
+def test_some_seed_fails_with_a_rule_off(
+    switch_off: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch_off(monkeypatch)
-    with pytest.raises(AssertionError):
+    assert any(_fails(seed) for seed in range(MUTATION_SEEDS))
+
+
+def _fails(seed: int) -> bool:
+    try:
         simulate(seed, MirroredClusters)
+    except AssertionError:
+        return True
+    return False
