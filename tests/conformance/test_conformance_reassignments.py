@@ -9,6 +9,7 @@ from pairs import leave_topic
 from processes import eventually
 from sessions import (
     CREATE_PARTITIONS,
+    CREATE_TOPICS,
     DELETE_TOPICS,
     INCREMENTAL_ALTER_CONFIGS,
     METADATA,
@@ -141,10 +142,11 @@ def test_leaders_that_are_asked_for(own_pair: Pair) -> None:
     def ending(session: Session) -> None:
         elect(session, 2, UNCLEAN, [("gone", [0])])
         session.look(DELETE_TOPICS, 3, {"topic_names": ["gone"], "timeout_ms": 0})
-        path = f"{chroot_of(session, own_pair)}/admin/delete_topics/gone"
-        eventually(lambda: own_pair.znodes.exists(path) is not None, what="the wish for a deletion")
         elect(session, 2, UNCLEAN, [("gone", [0])])
         session.ask(ALTER_REASSIGNMENTS, 0, wanted(("gone", 0, [1])))
+        came = {"name": "came", "num_partitions": 1, "replication_factor": 1}
+        session.look(CREATE_TOPICS, 5, {"topics": [came], "timeout_ms": 0})
+        session.ask(ALTER_REASSIGNMENTS, 0, wanted(("came", 0, [1])))
         depose(own_pair, session)
         elect(session, 2, PREFERRED, [("lost-0", [0])])
         session.ask(ALTER_REASSIGNMENTS, 0, wanted(("lost-0", 0, [1])))

@@ -77,6 +77,7 @@ class Cluster:
             metadata=metadata,
             connect=connect,
         )
+        self.topics.on_change(self.control.topics_written, self.control.topics_doomed)
         self.membership.on_session(self.control.session_started)
         self.membership.on_registered(self.control.registered)
         self.consumer_offsets = ZooKeeperOffsets(zookeeper)

@@ -8,7 +8,7 @@ office that this broker may hold.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from headrace.broker.clock import Clock
@@ -103,6 +103,16 @@ class Control:
     def is_controller(self) -> bool:
         """Whether this broker is the controller, as far as it knows."""
         return self._office is not None and self._office.is_active
+
+    def topics_written(self, topics: Collection[str]) -> None:
+        """This broker wrote topics: the office, if it is here, decides nothing before it read them."""
+        if self._office is not None:
+            self._office.topics_written(topics)
+
+    def topics_doomed(self) -> None:
+        """This broker wished topics gone: the office, if it is here, decides nothing before it knows."""
+        if self._office is not None:
+            self._office.topics_doomed()
 
     async def perform(self, request: LeaderAndIsr | StopReplica | UpdateMetadata) -> dict[str, Any]:
         """Perform a request of the controller's in its turn; answers the response.

@@ -147,6 +147,15 @@ class ControllerOffice:
         """Replicas that are not in sync may lead these topics from now on, or all that say nothing else."""
         self._tell(events.UncleanElectionsAllowed(topics=topics))
 
+    def topics_written(self, topics: Iterable[str]) -> None:
+        """Read these topics before anything that is asked from now on, if this is controller; its watches may say so later."""
+        for topic in topics:
+            self._topic_changed(topic)
+
+    def topics_doomed(self) -> None:
+        """Read which topics are to go before anything that is asked from now on."""
+        self._mailbox.post(self._deletions_listed)
+
     async def answer(self, event: events.Question) -> events.Answer:
         """Have the controller decide upon a request. Raises NotControllerError."""
         moved = NotControllerError(NO_CONTROLLER)
@@ -377,13 +386,16 @@ class ControllerOffice:
 
     def _watch_topic(self, topic: str) -> None:
         def changed(znode: Znode | None) -> None:
-            if self._changed_topics:
-                self._changed_topics.add(topic)
-            elif znode is not None:
-                self._changed_topics.add(topic)
-                self._mailbox.post(self._read_changed_topics)
+            if znode is not None:
+                self._topic_changed(topic)
 
         self._topic_subscriptions[topic] = self._zookeeper.watch_data(paths.topic(topic), changed)
+
+    def _topic_changed(self, topic: str) -> None:
+        """Read it in its turn, with the others that wait for theirs."""
+        if not self._changed_topics:
+            self._mailbox.post(self._read_changed_topics)
+        self._changed_topics.add(topic)
 
     async def _read_changed_topics(self) -> None:
         names, self._changed_topics = sorted(self._changed_topics), set()

@@ -3,13 +3,14 @@
 Invariants: nothing is written for a topic that fails a check; the configuration is written before the
 topic, so that no broker opens its log without it; an answer without error means that this broker's
 metadata cache shows it. A deletion is answered when the name is free again, unless a broker that is away
-holds it up, and a new topic waits for its namesake's deletion under the same terms.
+holds it up, and a new topic waits for its namesake's deletion under the same terms. What a client asks the controller once
+it has its answer comes after what that answer is about, which Kafka's controller has from the order of ZooKeeper's words.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -71,8 +72,14 @@ class Topics:
         self._checks = TopicChecks(config, metadata)
         self._waits = TopicWaits(zookeeper, metadata)
         self._creating: set[str] = set()
+        self._written: Callable[[Collection[str]], None] = lambda topics: None
+        self._doomed: Callable[[], None] = lambda: None
         own = offsets_topic(config.groups), transactions_topic(config.transactions)
         self._of_coordinators = {topic.name: topic for topic in own}
+
+    def on_change(self, written: Callable[[Collection[str]], None], doomed: Callable[[], None]) -> None:
+        """Call `written(topics)` when their znodes are made or changed, and `doomed()` when some are to go, before any answer."""
+        self._written, self._doomed = written, doomed
 
     async def create(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
@@ -97,6 +104,7 @@ class Topics:
         if validate_only:
             return results
         made = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
+        self._written(made)
         counts = {r.name: r.partition_count for r in results}
         late = await self._waits.until(made, lambda topic: self._waits.is_led(topic, counts[topic]), deadline)
         return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
@@ -112,6 +120,8 @@ class Topics:
         deadline = Deadline(timeout_ms)
         results = [await self._delete(name) for name in names]
         done = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
+        if done:
+            self._doomed()
         late = await self._waits.until(done, lambda topic: self._metadata.topics(topic) is None, deadline)
         await self._waits.until_removed(set(done) - late, deadline)
         return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
@@ -154,6 +164,7 @@ class Topics:
         result = TopicResult(name=name, partition_count=count)
         if validate_only:
             return [result]
+        self._written([name])
         late = await self._waits.until([name], lambda topic: self._waits.is_led(topic, count), deadline)
         return [_timed_out(result) if late else result]
 

@@ -144,3 +144,49 @@ def test_the_topics_of_coordinators_are_created_on_demand_with_their_own_setting
         "unclean.leader.election.enable": "false",
     }
     assert plain == NewTopic(name="pageviews")
+
+
+def test_the_controller_hears_of_a_deletion_before_its_asker_does() -> None:
+    """Whatever is asked next must find the topic doomed, however late ZooKeeper's own word comes."""
+    story: list[str] = []
+
+    async def ensure(path: str) -> None:
+        story.append(path)
+
+    async def nothing(*_: object, **__: object) -> list[str]:
+        return []
+
+    metadata = MetadataCache()
+    metadata._topics["t"] = {0: cast(Any, None)}
+    zookeeper = cast(Any, SimpleNamespace(ensure=ensure, children=nothing))
+    topics = Topics(BrokerConfig(), zookeeper, metadata, Tasks(), _anybody)
+    topics.on_change(lambda names: story.append(f"written {names}"), lambda: story.append("doomed"))
+    (result, unknown) = asyncio.run(topics.delete(["t", "nowhere"], timeout_ms=0))
+    assert (result.error, unknown.error) == (
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+    assert story == ["/admin/delete_topics/t", "doomed"]
+    asyncio.run(topics.delete(["nowhere"], timeout_ms=0))
+    assert story[2:] == []
+
+
+def test_the_controller_hears_of_new_topics_before_their_asker_does() -> None:
+    story: list[str] = []
+
+    async def create(path: str, data: bytes) -> None:
+        story.append(path)
+
+    async def nothing(*_: object, **__: object) -> list[str]:
+        return []
+
+    metadata = MetadataCache()
+    metadata._brokers = {1: Broker(broker_id=1, epoch=1, endpoints=())}
+    zookeeper = cast(Any, SimpleNamespace(create=create, children=nothing))
+    topics = Topics(BrokerConfig(), zookeeper, metadata, Tasks(), _anybody)
+    topics.on_change(lambda names: story.append(f"written {names}"), lambda: story.append("doomed"))
+    wanted = [NewTopic(name="a"), NewTopic(name="not/legal"), NewTopic(name="b")]
+    asyncio.run(topics.create(wanted, timeout_ms=0))
+    assert story[-1] == "written ['a', 'b']"
+    asyncio.run(topics.create(wanted, timeout_ms=0, validate_only=True))
+    assert story.count("written ['a', 'b']") == 1
