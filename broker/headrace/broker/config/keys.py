@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Protocol
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-KeyType = Literal["BOOLEAN", "STRING", "INT", "LONG", "DOUBLE", "LIST"]
+KeyType = Literal["BOOLEAN", "STRING", "INT", "LONG", "DOUBLE", "LIST", "PASSWORD"]
 
 
 class ConfigurationError(ValueError):
@@ -99,6 +99,7 @@ def _list(text: str) -> tuple[str, ...]:
 _PARSERS: Mapping[KeyType, Any] = {
     "BOOLEAN": _boolean,
     "STRING": str,
+    "PASSWORD": str,
     "INT": _whole_number,
     "LONG": _whole_number,
     "DOUBLE": float,
@@ -168,6 +169,11 @@ def strings(
 ) -> Any:
     """A comma-separated list."""
     return _key(default, Key(type="LIST", doc=doc, choices=choices, synonyms=synonyms))
+
+
+def password(doc: str) -> Any:
+    """A secret without a default: never shown, nor part of an error."""
+    return _key(None, Key(type="PASSWORD", doc=doc, nullable=True))
 
 
 class Section(Protocol):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.broker.config.keys import LONG_MAX, boolean, double, integer, long, string, strings
+from headrace.broker.config.keys import LONG_MAX, boolean, double, integer, long, password, string, strings
 
 DOUBLE_MAX = 1.7976931348623157e308
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 PROTOCOL_VERSION_PATTERN = r"3\.(\d(\.\d+)?|0-IV[01]|[12489]-IV0|3-IV[0-3]|[56]-IV[0-2]|7-IV[0-4])"
@@ -50,6 +52,49 @@ class Network:
     )
     request_timeout_ms: int = integer(30_000, "How long the broker waits for an answer of another.", low=1)
     headrace_metrics_listener: str | None = string(None, "HOST:PORT of the Prometheus metrics; none: off.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Certificates, keys and what is agreed on in a handshake; `listener.name.<name>.` before a key sets it for one listener."""
+
+    ssl_keystore_type: str = string(
+        "JKS", "The form of the key store; a file of JKS or PKCS12 may be either.", choices=STORE_TYPES
+    )
+    ssl_keystore_location: str | None = string(None, "The file with the broker's key and certificates.")
+    ssl_keystore_password: str | None = password("The password of that file; not for PEM.")
+    ssl_key_password: str | None = password("The password of the key in it, where it has one of its own.")
+    ssl_keystore_key: str | None = password("The key itself, as PEM, in place of a file.")
+    ssl_keystore_certificate_chain: str | None = password("Its certificates, as PEM, the broker's own first.")
+    ssl_truststore_type: str = string("JKS", "As ssl.keystore.type.", choices=STORE_TYPES)
+    ssl_truststore_location: str | None = string(
+        None, "The file with the certificates that are trusted; the system's when nothing is given."
+    )
+    ssl_truststore_password: str | None = password("The password of that file; not for PEM.")
+    ssl_truststore_certificates: str | None = password("Those certificates themselves, as PEM.")
+    ssl_client_auth: str = string(
+        "none", "Whether clients show a certificate.", choices=("none", "requested", "required")
+    )
+    ssl_enabled_protocols: tuple[str, ...] = strings(
+        TLS_VERSIONS, "The versions of TLS that are spoken.", choices=TLS_VERSIONS
+    )
+    ssl_protocol: str = string(
+        "TLSv1.3", "As ssl.enabled.protocols says, whatever is given here.", choices=("TLS", *TLS_VERSIONS)
+    )
+    ssl_cipher_suites: tuple[str, ...] = strings((), "Cipher suites by Java's names; OpenSSL's when empty.")
+    ssl_endpoint_identification_algorithm: str = string(
+        "https",
+        "Whether a server's certificate must be for its host's name: https, or empty for no.",
+        choices=("https", "HTTPS", ""),
+    )
+    ssl_principal_mapping_rules: str = string(
+        "DEFAULT",
+        "How a certificate's distinguished name becomes a principal: RULE:pattern/replacement/[LU].",
+    )
+    ssl_allow_dn_changes: bool = boolean(False, "Whether a renewed certificate may have another name.")
+    ssl_allow_san_changes: bool = boolean(
+        False, "Whether a renewed certificate may lack alternative names of the one before."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
