@@ -142,6 +142,7 @@ def test_open_and_aborted_transactions_and_the_markers_that_end_them(pair: Pair)
             session.ask(
                 WRITE_TXN_MARKERS, 1, {"markers": [marker(name, THIRD, commit=False)]}, note="a follower"
             )
+            describe(session, name, "a follower")
             partition.led_by(OWN_ID, 2, other.address)
             ask_readers(partition, "open")
             describe(session, name, "open")

@@ -34,6 +34,18 @@ from headrace.cli.shared import TIMEOUT_SECONDS
 METADATA_VERSION, DESCRIBE_VERSION, ALTER_VERSION = 12, 4, 1
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
+# Another broker answers, or this one a little later.
+ELSEWHERE = frozenset(
+    (
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    )
+)
 T = TypeVar("T")
 
 
@@ -73,13 +85,13 @@ class Move:
 class ClusterAdmin:
     """Asks the brokers of `bootstrap`; to be closed after use."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, client_id: str = "headrace-topics") -> None:
         try:
             addresses = parse_bootstrap(bootstrap)
         except ValueError as error:
             raise click.UsageError(f"--bootstrap: {error}") from None
         self._bootstrap = bootstrap
-        self._brokers = BlockingCluster(addresses, "headrace-topics", TIMEOUT_SECONDS)
+        self._brokers = BlockingCluster(addresses, client_id, TIMEOUT_SECONDS)
 
     def __enter__(self) -> ClusterAdmin:
         return self
@@ -89,7 +101,7 @@ class ClusterAdmin:
 
     def cluster(self, topics: Sequence[str] | None = None) -> ClusterLook:
         """What any broker knows of these topics, or of all."""
-        return self._asked("ask for metadata", lambda: self._metadata(topics))
+        return self.asked("ask for metadata", lambda: self._metadata(topics))
 
     def reassign(self, targets: Mapping[Key, Sequence[int] | None]) -> dict[Key, KafkaError]:
         """Begin moves, or cancel them (None); answers what is refused."""
@@ -148,9 +160,9 @@ class ClusterAdmin:
         if broker_id is None:
             answer = self._of_any(api, ALTER_VERSION, message)
         else:
-            answer = self._asked(
+            answer = self.asked(
                 f"configure broker {broker_id}",
-                lambda: self._broker(broker_id).ask(api, ALTER_VERSION, message),
+                lambda: self.broker(broker_id).ask(api, ALTER_VERSION, message),
             )
         for result in answer["responses"]:
             if result["error_code"]:
@@ -158,21 +170,26 @@ class ClusterAdmin:
                 raise click.ClickException(f"configure {result['resource_name']}: {reason}")
 
     def _of_any(self, api: Api, version: int, message: dict[str, Any]) -> dict[str, Any]:
-        return self._asked(api.name, lambda: self._brokers.any().ask(api, version, message))
+        return self.asked(api.name, lambda: self._brokers.any().ask(api, version, message))
 
     def _of_controller(self, api: Api, message: dict[str, Any]) -> dict[str, Any]:
         """The controller's answer; it may be another one by now, or away for a moment."""
 
         def attempt() -> dict[str, Any]:
-            link = self._broker(self._metadata([]).controller)
+            link = self.broker(self._metadata([]).controller)
             answer: dict[str, Any] = link.ask(api, api.versions[1], message)
             if answer["error_code"]:
                 raise error_of(answer["error_code"], answer["error_message"] or "")
             return answer
 
-        return self._asked(api.name, attempt)
+        return self.asked(api.name, attempt)
 
-    def _broker(self, broker_id: int) -> BlockingLink:
+    def any(self) -> BlockingLink:
+        """A link to some broker, for one question of an attempt."""
+        return self._brokers.any()
+
+    def broker(self, broker_id: int) -> BlockingLink:
+        """A link to that broker, for one question of an attempt."""
         address = self._metadata([]).addresses.get(broker_id)
         if address is None:
             raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive")
@@ -196,7 +213,8 @@ class ClusterAdmin:
             unknown=tuple(t["name"] for t in answer["topics"] if t["error_code"]),
         )
 
-    def _asked(self, what: str, attempt: Callable[[], T]) -> T:
+    def asked(self, what: str, attempt: Callable[[], T]) -> T:
+        """Attempt until it succeeds, as long as who is asked may be another one by then; the failure names `what`."""
         failure: Exception | None = None
         for _ in attempts(ATTEMPTS_MAX):
             try:
@@ -207,7 +225,7 @@ class ClusterAdmin:
                 self._brokers.close()
             except KafkaError as error:
                 failure = error
-                if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
+                if error.code not in ELSEWHERE:
                     break
         where = "" if isinstance(failure, KafkaError) else f"; check --bootstrap {self._bootstrap}"
         raise click.ClickException(f"{what}: {failure}{where}.") from failure

@@ -22,6 +22,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "produce": ("headrace.cli.produce:produce", "producer", "Publish lines from standard input or a file."),
     "consume": ("headrace.cli.consume:consume", "producer", "Print messages of a topic."),
     "groups": ("headrace.cli.groups:groups", "producer", "List and describe consumer groups and their lag."),
+    "transactions": (
+        "headrace.cli.transactions:transactions",
+        "producer",
+        "List and describe transactions, find those that hang and abort them.",
+    ),
     "registry": ("headrace.registry.command:registry", "registry", "Run the schema registry."),
     "replay": (
         "headrace.producer.replay:replay",

@@ -1,4 +1,5 @@
-"""DescribeProducers (key 61), version 0: the producers that the leader of a partition remembers (KIP-664).
+"""DescribeProducers (key 61), version 0: the producers that a replica of a partition remembers, whoever leads it
+(KIP-664).
 
 Deviations: an answer tells of at most 500,000 producers and partitions, however often a request names them; what asks for
 more is closed.
@@ -72,5 +73,5 @@ def _producers(broker: Services, topic: str, index: int) -> list[dict[str, Any]]
             "coordinator_epoch": producer.coordinator_epoch,
             "current_txn_start_offset": producer.transaction_first_offset,
         }
-        for producer_id, producer in broker.partitions.leader_of(topic, index).log.producers.items()
+        for producer_id, producer in broker.partitions.replica(topic, index).log.producers.items()
     ]
