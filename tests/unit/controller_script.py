@@ -85,6 +85,8 @@ class Script:
                     pending.append(self._write_states(command))
                 elif isinstance(command, ev.WriteAssignments):
                     pending.append(self._write_assignments(command))
+                elif isinstance(command, ev.LookOn):
+                    pending.append(ev.LookDue())
         return self.said
 
     def live_are(self, *ids: int) -> list[ev.Command]:

@@ -202,6 +202,11 @@ class AssignmentsWritten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LookDue:
+    """The next of the partitions that were not looked at yet in this term have their turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerBehind:
     """A broker did not keep up and what was queued for it is lost: it must be told everything again."""
 
@@ -213,6 +218,7 @@ Question = IsrProposed | LeadersRequested | ReassignmentsRequested | Reassignmen
 
 Event = (
     Elected
+    | LookDue
     | BrokerBehind
     | BrokersChanged
     | TopicsChanged
@@ -235,6 +241,11 @@ Event = (
     | ReassignmentsAsked
     | AssignmentsWritten
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookOn:
+    """There are partitions that were not looked at in this term: `LookDue` is due once others had their turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,5 +398,6 @@ Act = (
     | EndPreferredElection
     | WriteAssignments
     | ForgetReassignmentWishes
+    | LookOn
 )
 Command = Act | Answer

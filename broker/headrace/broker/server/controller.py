@@ -474,6 +474,9 @@ class ControllerOffice:
                 return await self._write_assignments(term, command)
             case events.ForgetReassignmentWishes():
                 await term.forget_reassignments(command.partitions)
+            case events.LookOn():
+                await asyncio.sleep(0)
+                return events.LookDue()
             case events.EndPreferredElection():
                 await term.delete(paths.PREFERRED_ELECTION)
             case events.ForgetBroker():

@@ -279,21 +279,33 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 def decode_topic(name: str, data: bytes) -> TopicAssignment:
     """A topic's assignment of version 1 to 3; the topic id is zero when there is none."""
     with _fields(topic(name), data) as fields:
-        adding = fields.get("adding_replicas") or {}
-        removing = fields.get("removing_replicas") or {}
         topic_id = fields.get("topic_id")
         return TopicAssignment(
             topic=name,
             topic_id=decode_uuid(topic_id) if topic_id else ZERO_UUID,
-            partitions={
-                _int32(p, least=0): ReplicaAssignment(
-                    replicas=_broker_ids(replicas),
-                    adding=_broker_ids(adding.get(p, ())),
-                    removing=_broker_ids(removing.get(p, ())),
-                )
-                for p, replicas in (fields.get("partitions") or {}).items()
-            },
+            partitions=_assignments(fields),
         )
+
+
+def _assignments(fields: dict[str, Any]) -> dict[int, ReplicaAssignment]:
+    """Those that do not move are shared: thousands of partitions lie in few ways."""
+    adding, removing = (dict(fields.get(key) or {}) for key in ("adding_replicas", "removing_replicas"))
+    ways: dict[str, ReplicaAssignment] = {}
+    assignments: dict[int, ReplicaAssignment] = {}
+    for p, replicas in (fields.get("partitions") or {}).items():
+        if p in adding or p in removing:
+            assignment = ReplicaAssignment(
+                replicas=_broker_ids(replicas),
+                adding=_broker_ids(adding.get(p, ())),
+                removing=_broker_ids(removing.get(p, ())),
+            )
+        else:
+            way = str(replicas)
+            if way not in ways:
+                ways[way] = ReplicaAssignment(replicas=_broker_ids(replicas))
+            assignment = ways[way]
+        assignments[_int32(p, least=0)] = assignment
+    return assignments
 
 
 def encode_partition_state(state: PartitionState) -> bytes:

@@ -1,7 +1,8 @@
 """Who leads: the states that partitions need, from the first one on.
 
 Invariants: a state's leader epoch is its predecessor's and one; at most one `WriteStates` is out, and its outcome is
-the next event; a partition of a topic that is being deleted is never given a leader.
+the next event; a partition of a topic that is being deleted is never given a leader. A new controller looks at all
+partitions, some at a time, each lot written and told before the next.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from headrace.broker.wire.partitions import PartitionKey
 LEADER_AWAY, REPLICA_AWAY = "its leader is away", "a replica in sync is away"
 NOBODY = "no replica that may lead is there"
 STOPPING = "its broker is about to stop"
+LOOKED_AT_ONCE = 500
+"""Partitions that are decided on before others have their turn: some five milliseconds."""
 
 
 class Elections:
@@ -53,7 +56,9 @@ class Elections:
         self._unclean = unclean
         self._notes_recovery = notes_recovery
         self._created: set[PartitionKey] = set()
-        # To be written once those are that are out.
+        # Of the first look in a term, what is left, the next ones last.
+        self._unseen: list[PartitionKey] = []
+        # To be written once nobody is without a leader who can have one.
         self._postponed: list[StateWrite] = []
 
     def write(self, writes: Iterable[StateWrite]) -> list[Command]:
@@ -62,35 +67,67 @@ class Elections:
         self._created |= {(w.topic, w.partition) for w in batch if w.create}
         return [WriteStates(writes=batch)] if batch else []
 
-    def write_leaders_first(self, writes: Sequence[StateWrite]) -> list[Command]:
-        """`write`, in two commands: partitions that nobody leads wait for no others."""
-        urgent = [w for w in writes if w.reason != REPLICA_AWAY]
-        others = [w for w in writes if w.reason == REPLICA_AWAY]
-        self._postponed = others if urgent else []
-        return self.write(urgent or others)
+    def write_leaders_first(self, writes: Iterable[StateWrite]) -> list[Command]:
+        """`write` those of partitions that nobody leads; the others wait for `rest`."""
+        urgent: list[StateWrite] = []
+        for write in writes:
+            (self._postponed if write.reason == REPLICA_AWAY else urgent).append(write)
+        return self.write(urgent)
+
+    def rest(self) -> list[Command]:
+        """What was postponed, some at a time, once the first look is over."""
+        if self.is_looking:
+            return []
+        due, self._postponed = self._postponed[:LOOKED_AT_ONCE], self._postponed[LOOKED_AT_ONCE:]
+        return self.write(due)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether the first look of this term is not over."""
+        return bool(self._unseen)
+
+    def begin_look(self) -> None:
+        """A term begins."""
+        self._unseen = [(topic, partition) for topic, partition, _ in self._cluster.partitions()]
+        self._unseen.reverse()
+
+    def look_on(self) -> list[Command]:
+        """Tell of the next partitions' states that stay, and write those that the present brokers make necessary.
+
+        The controller before may have been gone when brokers registered: those that did so after a state was written have
+        restarted, as `due` has it.
+        """
+        cluster = self._cluster
+        keys = [self._unseen.pop() for _ in range(min(len(self._unseen), LOOKED_AT_ONCE))]
+        writes, settled = [], {}
+        for key in keys:
+            assignment = cluster.assignment(key)
+            if assignment is None or key[0] in cluster.deleting:
+                continue
+            write = self._due_write(*key, assignment, self._registered_since(*key, assignment.replicas))
+            if write is not None:
+                writes.append(write)
+            elif key in cluster.states:
+                settled[key] = cluster.states[key]
+        words = cluster.words(settled)
+        told = metadata_to(cluster, cluster.brokers, words) + leaders_to(cluster, cluster.brokers, words)
+        return told + self.write_leaders_first(writes)
 
     def due(
-        self,
-        topics: Iterable[str] | None = None,
-        *,
-        restarted: frozenset[int] = frozenset(),
-        is_first_look: bool = False,
+        self, topics: Iterable[str] | None = None, *, restarted: frozenset[int] = frozenset()
     ) -> list[StateWrite]:
         """The states that the present brokers make necessary, for these topics or all.
 
         Brokers that `restarted` since the last look lead nothing of before, and have to come into sync again: they may have
-        lost what was not on their disks. For the first look of a term those are the ones that registered after the state
-        was written, for the controller before may have been gone when they did.
+        lost what was not on their disks.
         """
-        writes = []
-        for topic, partition, assignment in self._cluster.partitions(topics):
-            if topic not in self._cluster.deleting:
-                if is_first_look:
-                    restarted = self._registered_since(topic, partition, assignment.replicas)
-                write = self._due_write(topic, partition, assignment, restarted)
-                if write is not None:
-                    writes.append(write)
-        return writes
+        deleting = self._cluster.deleting
+        looks = (
+            self._due_write(topic, partition, assignment, restarted)
+            for topic, partition, assignment in self._cluster.partitions(topics)
+            if topic not in deleting
+        )
+        return [write for write in looks if write is not None]
 
     def successor(
         self, key: PartitionKey, state: PartitionState, leader: int, isr: tuple[int, ...], *, reason: str
@@ -134,8 +171,8 @@ class Elections:
             commands += metadata_to(cluster, cluster.brokers, words)
         again = self.due(sorted({topic for topic, _ in found}))
         taken = {(w.topic, w.partition) for w in again}
-        postponed, self._postponed = self._postponed, []
-        return commands + self.write([*again, *(w for w in postponed if (w.topic, w.partition) not in taken)])
+        self._postponed = [w for w in self._postponed if (w.topic, w.partition) not in taken]
+        return commands + self.write(again)
 
     def shutdown_requested(self, event: ShutdownRequested) -> list[Command]:
         """Another in-sync replica leads each partition of the broker, as far as there is one; what it follows is stopped

@@ -17,7 +17,7 @@ from headrace.broker.replication.controller.deletions import Deletions
 from headrace.broker.replication.controller.elections import Elections
 from headrace.broker.replication.controller.isr import IsrChanges
 from headrace.broker.replication.controller.reassignments import Reassignments
-from headrace.broker.replication.controller.sending import leaders_to, metadata_to
+from headrace.broker.replication.controller.sending import metadata_to
 from headrace.broker.replication.controller.state import ClusterState
 from headrace.broker.replication.events import (
     AssignmentsWritten,
@@ -32,6 +32,8 @@ from headrace.broker.replication.events import (
     IsrProposed,
     LeadersRequested,
     LogDirectoriesFailed,
+    LookDue,
+    LookOn,
     PreferredLeadersRequested,
     ReassignmentsAsked,
     ReassignmentsRequested,
@@ -78,6 +80,7 @@ class Controller:
             IsrChanged: self._isr_changed,
             IsrProposed: isr_changes.proposed,
             StatesWritten: self._states_written,
+            LookDue: self._look_due,
             ShutdownRequested: elections.shutdown_requested,
             UncleanElectionsAllowed: elections.unclean_allowed,
             PreferredLeadersRequested: balance.preferred_leaders_requested,
@@ -105,7 +108,14 @@ class Controller:
         return commands + self._going_on()
 
     def _going_on(self) -> list[Command]:
-        """What moves and wishes need, there being no write out that may change it."""
+        """What else is to be done, there being no write out that may change it: first the look of a term, then what was
+        postponed, then what moves and wishes need.
+        """
+        if self._elections.is_looking:
+            return [LookOn()]
+        rest = self._elections.rest()
+        if rest:
+            return rest
         writes = self._reassignments.writes()
         if self._balance.is_wished:
             wanted = self._balance.writes({(w.topic, w.partition) for w in writes})
@@ -122,11 +132,11 @@ class Controller:
         cluster.states = dict(event.states)
         self._reassignments.resume()
         deletions = self._deletions.requested(DeletionsRequested(topics=event.deletions))
-        writes = self._elections.due(is_first_look=True)
-        settled = cluster.settled(writes)
-        commands = metadata_to(cluster, cluster.brokers, settled) + deletions
-        commands += leaders_to(cluster, cluster.brokers, settled)
-        return commands + self._elections.write_leaders_first(writes)
+        self._elections.begin_look()
+        return deletions + self._elections.look_on()
+
+    def _look_due(self, event: LookDue) -> list[Command]:
+        return self._elections.look_on()
 
     def _topics_changed(self, event: TopicsChanged) -> list[Command]:
         cluster = self.cluster

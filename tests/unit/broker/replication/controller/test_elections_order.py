@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from headrace.broker.replication import events as ev
+from headrace.broker.replication.controller import elections
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
 from headrace.broker.wire.partitions import PartitionKey
@@ -83,3 +84,39 @@ def test_what_was_put_off_is_decided_anew_where_somebody_else_wrote_meanwhile() 
     second = writes_of(controller.handle(ev.StatesWritten(written=written, conflicts={lost: found})))
     assert second.keys() == {("t", p) for p in REPLICAS} - first.keys()
     assert {s.leader for s in second.values()} == {1}
+
+
+def test_a_new_controller_writes_and_tells_of_some_partitions_before_it_looks_at_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others have their turn in between; who has a leader waits for all who have none."""
+    monkeypatch.setattr(elections, "LOOKED_AT_ONCE", 4)
+    controller, commands = elected({b: BROKERS[b] for b in (1, 2)})
+    story: list[tuple[str, list[int]]] = []
+    others_had_their_turn = 0
+    while commands:
+        story += [("told", partitions) for partitions in told(commands)[:1]]
+        if commands[-1] == ev.LookOn():
+            others_had_their_turn += 1
+            commands = controller.handle(ev.LookDue())
+        elif isinstance(commands[-1], ev.WriteStates):
+            written = writes_of(commands)
+            story.append(("written", [p for _, p in written]))
+            commands = controller.handle(ev.StatesWritten(written=written))
+        else:
+            commands = []
+    assert others_had_their_turn == 2
+    assert story == [
+        *((what, [p]) for p in LED_BY_3 for what in ("written", "told")),
+        *((what, lot) for lot in ([0, 1, 3, 4], [6, 7]) for what in ("written", "told")),
+    ]
+
+
+def test_a_look_at_partitions_that_stay_as_they_are_is_divided_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elections, "LOOKED_AT_ONCE", 4)
+    controller, commands = elected(BROKERS)
+    story = []
+    while commands:
+        story.append(told(commands)[0])
+        commands = controller.handle(ev.LookDue()) if commands[-1] == ev.LookOn() else []
+    assert story == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]

@@ -14,6 +14,7 @@ import pytest
 
 from headrace.broker.replication import events as ev
 from headrace.broker.replication.assignment import assign_replicas
+from headrace.broker.replication.controller import elections
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
@@ -332,6 +333,8 @@ class World:
                         pending.append(self.write(command, controller))
                     case ev.WriteAssignments():
                         pending.append(self.assign(command))
+                    case ev.LookOn():
+                        pending.append(ev.LookDue())
                     case ev.RemoveTopic() if controller.cluster.epoch == self.epoch:
                         pending.append(self.remove(command.topic))
                     case ev.RefuseDeletion() | ev.EndPreferredElection() | ev.ForgetReassignmentWishes():
@@ -430,7 +433,8 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_leaders_and_epochs_stay_right_whatever_happens(seed: int) -> None:
+def test_leaders_and_epochs_stay_right_whatever_happens(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elections, "LOOKED_AT_ONCE", seed % 3 or elections.LOOKED_AT_ONCE)
     world = World(seed)
     for _ in range(STEPS):
         world.step()
