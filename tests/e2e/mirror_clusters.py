@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import urllib.request
 from functools import cached_property
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
@@ -170,3 +172,23 @@ def copied(live: Cluster, offline: Cluster, topic: str, source: str = "dc-east")
             return False
 
     eventually(is_there, timeout_s=40, what=f"the copy of {topic}")
+
+
+def is_copy(cluster: Cluster, topic: str) -> bool:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = cluster.admin.describe_configs([resource])[resource].result(20)
+    mark = found.get("headrace.mirror.clusters")
+    return mark is not None and bool(mark.value)
+
+
+def mirror_process(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "headrace.cli", "mirror", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def mirror(*arguments: str) -> str:
+    """What `headrace mirror` says; it has to succeed."""
+    process = mirror_process(*arguments)
+    told, problem = process.communicate(timeout=100)
+    assert process.returncode == 0, problem
+    return told

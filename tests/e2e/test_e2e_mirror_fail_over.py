@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka.admin import ConfigResource
-from mirror_clusters import Cluster, copied
+from mirror_clusters import Cluster, copied, is_copy, mirror, mirror_process
 from processes import eventually
 from zookeeper_process import ZooKeeperProcess
 
@@ -141,24 +138,6 @@ def replicas(offline: Cluster, partition: int) -> set[tuple[tuple[int, int, int]
         )
         for broker in offline.home.glob("broker-*")
     }
-
-
-def is_copy(cluster: Cluster, topic: str) -> bool:
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    found = cluster.admin.describe_configs([resource])[resource].result(20)
-    return bool(found["headrace.mirror.clusters"].value)
-
-
-def mirror_process(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "headrace.cli", "mirror", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def mirror(*arguments: str) -> str:
-    process = mirror_process(*arguments)
-    told, problem = process.communicate(timeout=100)
-    assert process.returncode == 0, problem
-    return told
 
 
 def leader_of(cluster: Cluster, topic: str) -> int:

@@ -15,6 +15,7 @@ from headrace.broker.wire.api import (
     k01_fetch,
     k02_list_offsets,
     k03_metadata,
+    k19_create_topics,
     k32_describe_configs,
     k44_incremental_alter_configs,
 )
@@ -28,7 +29,8 @@ from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMES
 
 CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
-METADATA_VERSION, FETCH_VERSION = 12, 11
+METADATA_VERSION, FETCH_VERSION, CREATE_VERSION = 12, 11, 5
+BY_DEFAULT = -1
 FETCH_BYTES = 4 * 1024 * 1024
 TOPIC_RESOURCE, BROKER_RESOURCE, SET = 2, 4, 0
 TOPICS_PER_REQUEST_MAX = 500
@@ -248,6 +250,21 @@ class ClusterClient:
         (changed,) = answer["responses"]
         if changed["error_code"]:
             raise error_of(changed["error_code"], changed["error_message"] or topic)
+
+    async def create_topic(self, topic: str, partition_count: int, configs: Mapping[str, str]) -> None:
+        """Create a topic with as many replicas as the cluster gives by itself; raises KafkaErrors, not of one that is there."""
+        wanted = {
+            "name": topic,
+            "num_partitions": partition_count,
+            "replication_factor": BY_DEFAULT,
+            "assignments": [],
+            "configs": [{"name": name, "value": value} for name, value in configs.items()],
+        }
+        message = {"topics": [wanted], "timeout_ms": TIMEOUT_MS, "validate_only": False}
+        answer = await self.ask(self.controller, k19_create_topics.API, CREATE_VERSION, message)
+        (created,) = answer["topics"]
+        if created["error_code"] not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise error_of(created["error_code"], created["error_message"] or topic)
 
     async def broker_configs(self, broker: int, keys: Sequence[str]) -> dict[str, str]:
         """These configurations of a broker, as far as it knows them; raises KafkaErrors."""

@@ -38,7 +38,9 @@ from headrace.mirror.ordering import Offsets
 from headrace.mirror.promotion import Standing
 from headrace.mirror.rehearse_command import rehearse
 from headrace.mirror.restore_command import restore
-from headrace.mirror.told import folded, newest, reports_of, source_client, topic_of
+from headrace.mirror.reverse_command import reverse
+from headrace.mirror.state import topic_of
+from headrace.mirror.told import folded, names_of, newest, reports_of, source_client
 from headrace.mirror.verify_command import verify
 
 
@@ -252,6 +254,7 @@ def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: str, dry_run: 
 mirror.add_command(config_command.sync_configs)
 mirror.add_command(rehearse)
 mirror.add_command(restore)
+mirror.add_command(reverse)
 mirror.add_command(run_command.run)
 mirror.add_command(verify)
 mirror.add_command(topics_command.topics)
@@ -261,14 +264,15 @@ mirror.add_command(topics_command.topics)
 
 
 async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
-    known = await folded(client)
+    known, names = await folded(client), await names_of(client)
     heard = overview.Heard(
         leaders=client.leaders,
         log_ends=await client.log_ends(),
         states=newest(known, client),
         reports=await reports_of(client),
         paused=frozenset(topic for topic, _ in client.leaders if known.is_paused(topic)),
-        left_out=topics_command.left_out(known, {topic for topic, _ in client.leaders}),
+        left_out=topics_command.left_out(known, {topic for topic, _ in client.leaders}, names),
+        names=names,
     )
     source_ends = await _source_ends(overview.bootstraps(heard))
     return overview.overview(heard, source_ends, now_ms())
@@ -295,7 +299,7 @@ def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dr
     """Promote copies: when they are complete, waiting so long for it, or with None as they are; says what they lack then."""
 
     async def work(client: ClusterClient) -> int:
-        copies = await promotion.check(client, topics)
+        copies, names = await promotion.check(client, topics), await names_of(client)
 
         async def look() -> list[Standing]:
             known = await folded(client)
@@ -303,13 +307,13 @@ def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dr
             paused = {topic for topic in copies if known.is_paused(topic)}
             source_ends = await _source_ends(
                 {
-                    overview.source_of(place): copy.source_bootstrap
+                    names.source_of(topic_of(place)): copy.source_bootstrap
                     for place, copy in states.items()
                     if topic_of(place) in copies
                 }
             )
             ends = await client.log_ends()
-            return promotion.standings(copies, client.leaders, ends, source_ends, states, paused)
+            return promotion.standings(copies, client.leaders, ends, source_ends, states, paused, names)
 
         found = await look() if timeout is None else await promotion.until_complete(look, timeout)
         for one in found:

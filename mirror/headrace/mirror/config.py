@@ -117,15 +117,23 @@ class SourceConfig:
         is_services = self.is_aggregate and topic.startswith(SERVICES_PREFIX)
         return not (lineage.is_internal(topic) or is_services) and self.topics.fullmatch(topic) is not None
 
+    def may_be_named(self, topic: str) -> bool:
+        """Whether a topic here may be configured to be the copy of that one, whatever the expression says."""
+        return not (self.is_aggregate or lineage.is_internal(topic))
+
     def target_topic(self, topic: str) -> str:
-        """What the copy, or the aggregate, is called here."""
+        """What the copy is called here by itself, or the aggregate."""
         return topic if self.is_aggregate else f"{self.name}.{topic}"
 
-    def source_topic(self, target_topic: str) -> str | None:
-        """The source's topic that `target_topic` is the copy of, or None when it is no copy from this source."""
+    def source_topic(self, target_topic: str, *, is_named: bool = False) -> str | None:
+        """The source's topic that `target_topic` is the copy of, or None when it is no copy from this source.
+
+        `is_named`: a topic of another name is configured to be that copy.
+        """
         prefix = f"{self.name}."
         topic = target_topic.removeprefix(prefix)
-        return topic if target_topic.startswith(prefix) and self.matches(topic) else None
+        is_wanted = self.may_be_named(topic) if is_named else self.matches(topic)
+        return topic if target_topic.startswith(prefix) and is_wanted else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

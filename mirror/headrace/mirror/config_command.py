@@ -10,7 +10,7 @@ from headrace.mirror import config_sync, lineage
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config_sync import SYNCED_CONFIGS
 from headrace.mirror.options import bootstrap_option, dry_run_option, run
-from headrace.mirror.told import source_client
+from headrace.mirror.told import names_of, source_client
 
 
 @click.command(
@@ -32,15 +32,15 @@ def sync_configs(source: str, bootstrap: str, dry_run: bool) -> None:
 
 async def _sync(client: ClusterClient, source: str, *, dry_run: bool) -> list[str]:
     """What to say: a line for each copy that is, or would be, changed; raises ClickException where one is refused."""
-    prefix = f"{source}."
-    names = sorted({topic for topic, _ in client.leaders if topic.startswith(prefix)})
-    here = await client.configs_of(names, (*SYNCED_CONFIGS, MIRROR_CLUSTERS))
-    copies = [name for name in names if lineage.clusters_of(here.get(name, {}))]
+    names = await names_of(client)
+    topics = sorted({topic for topic, _ in client.leaders if names.source_of(topic) == source})
+    here = await client.configs_of(topics, (*SYNCED_CONFIGS, MIRROR_CLUSTERS))
+    copies = {topic: names.original_of(topic) for topic in topics if lineage.clusters_of(here.get(topic, {}))}
     async with source_client(client, source) as other:
-        there = await other.configs_of([name.removeprefix(prefix) for name in copies], SYNCED_CONFIGS)
+        there = await other.configs_of(list(copies.values()), SYNCED_CONFIGS)
     said = []
-    for name in copies:
-        found = config_sync.changes(there.get(name.removeprefix(prefix), {}), here[name])
+    for name, original in copies.items():
+        found = config_sync.changes(there.get(original, {}), here[name])
         if not found:
             continue
         if not dry_run:

@@ -48,7 +48,7 @@ class ConfigRounds:
             return
         known, compared, left = self._compared.get(name, {}), {}, CHANGES_PER_LOOK_MAX
         for topic in source.topics.values():
-            copy = source.config.target_topic(topic.name)
+            copy = source.copy_of(topic.name)
             if not topic.configs or not self._is_copy(copy):
                 continue
             if copy in known and known[copy].there is topic.configs:

@@ -24,6 +24,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.group_sync import METADATA, Committed, Copies, GroupMove, Offsets, group_move
+from headrace.mirror.told import names_of
 
 GROUP_KEY = 0
 _HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -137,7 +138,7 @@ async def look(
     copies = await _copies(here, source, {place for offsets in read.values() for place in offsets})
     found = []
     for group, offsets in read.items():
-        if not any((f"{source}.{topic}", partition) in copies.ends for topic, partition in offsets):
+        if not any(copies.of(*place) in copies.ends for place in offsets):
             found.append(GroupLook(group=group, committed=offsets))
             continue
         coordinator = await _coordinator(here, group)
@@ -165,13 +166,16 @@ async def bring(here: ClusterClient, found: Collection[GroupMove]) -> list[Group
 
 async def _copies(here: ClusterClient, source: str, wanted: Collection[PartitionKey]) -> Copies:
     """Of these partitions of the source. A promoted copy is none: its offsets have not been the source's since."""
-    places = {(f"{source}.{topic}", partition) for topic, partition in wanted} & here.leaders.keys()
+    names = await names_of(here)
+    called = {(names.topic_of(f"{source}.{topic}"), partition) for topic, partition in wanted}
+    places = called & here.leaders.keys()
     marks = await here.configs_of(sorted({topic for topic, _ in places}), (MIRROR_CLUSTERS,))
     copies = [place for place in places if lineage.clusters_of(marks.get(place[0], {}))]
     return Copies(
         source=source,
         starts=by_place(copies, await here.log_starts(copies)),
         ends=by_place(copies, await here.log_ends(copies)),
+        names=names,
     )
 
 

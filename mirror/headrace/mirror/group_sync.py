@@ -7,10 +7,11 @@ and its namesake at the source may be elsewhere. What was brought here is known 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.names import CopyNames
 
 Offsets = Mapping[PartitionKey, int]
 METADATA = "headrace.mirror"
@@ -28,11 +29,16 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copies:
-    """Of one source: its name, and where each partition of its copies begins and ends, by the copy's topic."""
+    """Of one source: its name, where each partition of its copies begins and ends, by the copy's topic, and its names."""
 
     source: str
     starts: Offsets
     ends: Offsets
+    names: CopyNames = field(default_factory=CopyNames)
+
+    def of(self, topic: str, partition: int) -> PartitionKey:
+        """The copy of a partition of the source, as it is called."""
+        return self.names.topic_of(f"{self.source}.{topic}"), partition
 
 
 class Landing(NamedTuple):
@@ -75,7 +81,7 @@ def group_move(
     offsets: dict[PartitionKey, int] = {}
     not_yet = lost = 0
     for (topic, partition), offset in sorted(committed.items()):
-        place = f"{copies.source}.{topic}", partition
+        place = copies.of(topic, partition)
         if offset < 0 or place not in copies.starts or place not in copies.ends:
             continue
         found = landing(offset, copies.starts[place], copies.ends[place])

@@ -15,8 +15,8 @@ from headrace.mirror import orders, overview, state
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.questions import UNKNOWN
-from headrace.mirror.state import SkipOrder, State
-from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, states_of, topic_of
+from headrace.mirror.state import SkipOrder, State, topic_of
+from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, states_of
 
 Offsets = tuple[int, int]
 

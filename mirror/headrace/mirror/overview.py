@@ -9,12 +9,13 @@ gives no answer of use), copying. A partition that is brought into an aggregate 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.copier import PAUSED
 from headrace.mirror.findings import CopyFinding
+from headrace.mirror.names import CopyNames
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.reports import (
     ANSWERS,
@@ -25,7 +26,7 @@ from headrace.mirror.reports import (
     SourceReport,
     SyncReport,
 )
-from headrace.mirror.state import State, place_of
+from headrace.mirror.state import State, place_of, topic_of
 
 NO_LEADER = -1
 NOT_MIRRORED, LEFT_OUT = "not mirrored", "left out"
@@ -48,16 +49,14 @@ class Heard:
     """Topics whose copies were told to pause."""
     left_out: frozenset[str] = frozenset()
     """Topics whose copies are not among those that were chosen."""
-
-
-def source_of(topic: str) -> str:
-    """The datacenter that a copy is of."""
-    return topic.partition(".")[0]
+    names: CopyNames = field(default_factory=CopyNames)
 
 
 def bootstraps(heard: Heard) -> dict[str, str]:
     """Source → its brokers: as configured, else as a state has it."""
-    found = {source_of(key): state.source_bootstrap for key, state in heard.states.items()}
+    found = {
+        heard.names.source_of(topic_of(key)): state.source_bootstrap for key, state in heard.states.items()
+    }
     return found | {s.name: s.bootstrap for report in heard.reports.values() for s in report.sources}
 
 
@@ -74,7 +73,7 @@ def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms:
             for (source, topic), reason in sorted(not_brought.items())
         ],
         "partitions": [
-            _partition_row(place, heard, source_ends.get(source_of(place[0]), {}), now_ms)
+            _partition_row(place, heard, source_ends.get(heard.names.source_of(place[0]), {}), now_ms)
             for place in _places(heard)
         ],
         "aggregates": [_aggregate_row(report, told, now_ms) for report, told in _aggregates(reports)],
@@ -113,7 +112,7 @@ def _places(heard: Heard) -> list[PartitionKey]:
         (topic, partition)
         for (topic, partition), leader in heard.leaders.items()
         if place_of(topic, partition).decode() in heard.states
-        or (leader == NO_LEADER and "." in topic and source_of(topic) in sources)
+        or (leader == NO_LEADER and "." in topic and heard.names.source_of(topic) in sources)
     )
 
 
@@ -195,7 +194,7 @@ def _partition_row(place: PartitionKey, heard: Heard, source_ends: Mapping[str, 
     key = place_of(topic, partition).decode()
     found = heard.states.get(key)
     own_end = heard.log_ends.get(key)
-    source_end = source_ends.get(key.partition(".")[2])
+    source_end = source_ends.get(f"{heard.names.original_of(topic)}-{partition}")
     state, reason = _condition(place, heard, found, now_ms)
     lag = None
     if own_end is not None and source_end is not None:
@@ -218,19 +217,33 @@ def _condition(place: PartitionKey, heard: Heard, found: State | None, now_ms: i
         return "stopped", f"{found.stopped.kind}: {found.stopped.reason}"
     if heard.leaders[place] == NO_LEADER:
         return "no leader", "no broker of the offline cluster leads it"
+    return _damage(place, found) or _progress(place, heard, now_ms)
+
+
+def _damage(place: PartitionKey, found: State | None) -> tuple[str, str] | None:
+    """What is wrong with its data, if anything."""
     if found is not None and found.rotten is not None:
         offsets = offsets_of(found.rotten)
         command = f"headrace mirror skip {place[0]} {place[1]} --offsets {offsets}"
         return "rotten", f"offsets {offsets}: {found.rotten.reason}; `{command}` gives them up"
     if found is not None and found.different is not None:
         return "different", f"from offset {found.different.first_offset} on: {found.different.reason}"
+    return None
+
+
+def _progress(place: PartitionKey, heard: Heard, now_ms: int) -> tuple[str, str]:
+    """As its broker reports."""
     report = heard.reports.get(heard.leaders[place])
     silence = _silence(report, now_ms)
     if report is None or silence:
         return "unknown", silence
-    source = next((s for s in report.sources if s.name == source_of(place[0])), None)
+    remote = heard.names.remote_of(place[0])
+    if heard.names.topic_of(remote) != place[0]:
+        return NOT_MIRRORED, f"{heard.names.topic_of(remote)} is the copy of that name"
+    name = heard.names.source_of(place[0])
+    source = next((s for s in report.sources if s.name == name), None)
     if source is None:
-        return NOT_MIRRORED, f"broker {report.broker} has no source {source_of(place[0])}"
+        return NOT_MIRRORED, f"broker {report.broker} has no source {name}"
     if place[0] in heard.left_out:
         return LEFT_OUT, f"`headrace mirror topics {source.name}` chose others"
     state = source.state(now_ms)

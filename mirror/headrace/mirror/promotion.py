@@ -18,9 +18,9 @@ from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import KafkaError
 from headrace.mirror import lineage, ordering, orders
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.overview import source_of
-from headrace.mirror.state import NO_ID, State
-from headrace.mirror.told import folded, newest, topic_of
+from headrace.mirror.names import CopyNames
+from headrace.mirror.state import NO_ID, State, topic_of
+from headrace.mirror.told import folded, newest
 
 LOOK_SECONDS = 0.5
 Ends = Mapping[str, int]
@@ -51,13 +51,16 @@ def standings(
     source_ends: Mapping[str, Ends],
     states: Mapping[str, State],
     paused: Container[str] = (),
+    names: CopyNames | None = None,
 ) -> list[Standing]:
     """Each partition of these topics; `copies` are the partitions there are, ends by `<topic>-<partition>`."""
-    found = []
+    found, names = [], names or CopyNames()
     for topic, partition in sorted(place for place in copies if place[0] in topics):
         key = f"{topic}-{partition}"
         state, end = states.get(key), ends.get(key)
-        source_end = source_ends.get(source_of(topic), {}).get(key.partition(".")[2])
+        source_end = source_ends.get(names.source_of(topic), {}).get(
+            f"{names.original_of(topic)}-{partition}"
+        )
         lag = None
         if end is not None and source_end is not None:
             lag = max(0, source_end - (end if state is None else state.next_offset(end)))

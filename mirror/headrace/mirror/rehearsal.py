@@ -37,7 +37,7 @@ def rows_of(group: str, committed: Offsets, copies: Copies, logs: SourceLogs, re
 
 
 def _counts(topic: str, partition: int, offset: int, copies: Copies, logs: SourceLogs) -> Mapping[str, int]:
-    place = f"{copies.source}.{topic}", partition
+    place = copies.of(topic, partition)
     source_end = logs.ends.get((topic, partition), offset)
     if place not in copies.starts or place not in copies.ends:
         unread = source_end - max(offset, logs.starts.get((topic, partition), 0))

@@ -100,7 +100,7 @@ def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
         restoring = source.restoring.get((topic, partition))
         if restoring is not None or now_ms - since_ms > SILENT_AFTER_MS:
             yield PartitionReport(
-                topic=source.config.target_topic(topic),
+                topic=source.copy_of(topic),
                 partition=partition,
                 state=WAITING,
                 reason=NOT_READ if restoring is None else restoring.problem,
@@ -115,7 +115,7 @@ def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
     for (topic, partition), copier in sorted(waiting.items()):
         state, reason = _why(source, copier)
         yield PartitionReport(
-            topic=source.config.target_topic(topic),
+            topic=source.copy_of(topic),
             partition=partition,
             state=state,
             reason=shortened(reason),

@@ -28,10 +28,9 @@ from headrace.mirror.difference import Batch
 from headrace.mirror.epoch_renewal import renew
 from headrace.mirror.lineage import Standing
 from headrace.mirror.orders import Promoted
-from headrace.mirror.overview import source_of
 from headrace.mirror.state import NO_ID, RESTORE, RestoreOrder, encode_restore, key_of, place_of
 from headrace.mirror.states import States
-from headrace.mirror.told import folded, source_client
+from headrace.mirror.told import folded, names_of, source_client
 
 LOOK_SECONDS, RENEW_SECONDS = 0.3, 5.0
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead", ""})
@@ -70,108 +69,142 @@ class Plan:
     done: list[str] = field(default_factory=list)
     readers: list[str] = field(default_factory=list)
 
+    def note_copy(self, topic: str, *, is_begun: bool) -> None:
+        """It is marked as a copy already."""
+        (self.begun if is_begun else self.done).append(topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A topic of this cluster and the one that it is to be a copy of, its original; `problem` says why that is another's, if it
+    is. `is_related`: both had the same once, by what was written down. `from_scratch` is how to have a copy all the same.
+    """
+
+    topic: str
+    original: str
+    is_related: bool
+    problem: str = ""
+    from_scratch: str = FROM_SCRATCH
+
 
 # -- planning
 
 
 async def plan(here: ClusterClient, topics: Sequence[str]) -> Plan:
     """What is to be done; raises ClickException where one of these topics cannot be restored."""
-    known = await folded(here)
+    known, names = await folded(here), await names_of(here)
     found = Plan()
     async with AsyncExitStack() as stack:
         sources: dict[str, ClusterClient] = {}
         for topic in dict.fromkeys(topics):
-            match lineage.standing(await _configs(here, topic), is_remembered=False):
+            match lineage.standing(await configs_of(here, topic), is_remembered=False):
                 case Standing.COPY:
-                    is_begun = any(_left(here, known, [topic]))
-                    (found.begun if is_begun else found.done).append(topic)
+                    found.note_copy(topic, is_begun=is_begun(here, known, topic))
                 case Standing.FORMER:
-                    name = source_of(topic)
+                    name, original = names.source_of(topic), names.original_of(topic)
                     if name not in sources:
                         sources[name] = await stack.enter_async_context(source_client(here, name))
-                    await _add(found, here, sources[name], topic, known)
+                    there = sources[name]
+                    promoted = known.promoted_of(topic)
+                    pair = Pair(
+                        topic=topic,
+                        original=original,
+                        is_related=promoted is not None,
+                        problem=_another(promoted, there.cluster_id, there.topic_ids.get(original, NO_ID)),
+                    )
+                    await add(found, here, there, pair, choice=(name, known.choice_of(name)))
                 case _:
-                    raise _refusal(topic, "it was never promoted from a copy")
-    found.readers = await _readers(here, found.cuts)
+                    raise refusal(topic, "it was never promoted from a copy")
+    found.readers = await readers(here, found.cuts)
     return found
 
 
-async def _add(found: Plan, here: ClusterClient, there: ClusterClient, topic: str, known: States) -> None:
-    name, original = topic.split(".", 1)
-    promoted = known.promoted_of(topic)
-    clusters = _clusters(topic, await _configs(there, original, f"{topic} at its source"))
-    partitions = _check(topic, here, there, clusters, promoted)
-    if not orders.chooses(known.choice_of(name), original):
-        raise _refusal(topic, f"`headrace mirror topics {name}` has left it out")
+def _another(promoted: Promoted | None, cluster_id: str, source_id: UUID) -> str:
+    """Why the source is another one than the topic was a copy of, or nothing."""
+    if promoted is None:
+        return ""
+    if promoted.cluster not in ("", lineage.UNKNOWN_CLUSTER, cluster_id):
+        return (
+            f"it was a copy from the cluster {promoted.cluster}, and its source is the cluster {cluster_id}: "
+            "give the addresses of the former"
+        )
+    if NO_ID not in (promoted.source_id, source_id) and promoted.source_id != source_id:
+        return f"its source was deleted and created again since: {FROM_SCRATCH}"
+    return ""
+
+
+async def add(
+    found: Plan,
+    here: ClusterClient,
+    there: ClusterClient,
+    pair: Pair,
+    *,
+    choice: tuple[str, re.Pattern[str] | None],
+) -> None:
+    """Plan to make a topic the copy of its original; `choice` is the source and which of its topics a person chose.
+
+    Raises ClickException.
+    """
+    topic, (source, pattern) = pair.topic, choice
+    clusters = _clusters(pair, await configs_of(there, pair.original, f"{topic} at its source"))
+    partitions = _check(pair, here, there, clusters)
+    if not orders.chooses(pattern, pair.original):
+        raise refusal(topic, f"`headrace mirror topics {source}` has left it out")
     for partition in partitions:
-        found.cuts.append(await _cut(here, there, topic, partition, promoted))
+        found.cuts.append(await _cut(here, there, pair, partition))
     found.marks[topic] = lineage.mark(clusters, there.cluster_id)
 
 
-def _clusters(topic: str, configs: dict[str, str]) -> lineage.Clusters:
+def _clusters(pair: Pair, configs: dict[str, str]) -> lineage.Clusters:
     """Those that the source's topic came through."""
     if "compact" in configs.get("cleanup.policy", ""):
-        raise _refusal(
-            topic, f"its source is compacted, so that nothing tells what is its own: {FROM_SCRATCH}"
-        )
+        reason = f"its source is compacted, so that nothing tells what is its own: {pair.from_scratch}"
+        raise refusal(pair.topic, reason)
     return lineage.clusters_of(configs)
 
 
-def _check(
-    topic: str,
-    here: ClusterClient,
-    there: ClusterClient,
-    clusters: lineage.Clusters,
-    promoted: Promoted | None,
-) -> list[int]:
-    """The topic's partitions; raises ClickException where its source is another one than it was a copy of."""
-    original = topic.split(".", 1)[1]
+def _check(pair: Pair, here: ClusterClient, there: ClusterClient, clusters: lineage.Clusters) -> list[int]:
+    """The topic's partitions; raises ClickException where they cannot go on as copies."""
+    topic, original = pair.topic, pair.original
     if there.cluster_id == here.cluster_id or here.cluster_id in clusters:
-        raise _refusal(topic, f"its source's data comes from this cluster (cluster id {here.cluster_id})")
-    if promoted is not None and promoted.cluster not in ("", lineage.UNKNOWN_CLUSTER, there.cluster_id):
-        raise _refusal(
-            topic,
-            f"it was a copy from the cluster {promoted.cluster}, and its source is the cluster {there.cluster_id}: "
-            "give the addresses of the former",
-        )
-    source_id = there.topic_ids.get(original, NO_ID)
-    is_other = promoted is not None and promoted.source_id not in (NO_ID, source_id)
-    if is_other and source_id != NO_ID:
-        raise _refusal(topic, f"its source was deleted and created again since: {FROM_SCRATCH}")
+        raise refusal(topic, f"its source's data comes from this cluster (cluster id {here.cluster_id})")
+    if pair.problem:
+        raise refusal(topic, pair.problem)
     own, others = (
         sorted(partition for found, partition in client.leaders if found == name)
         for client, name in ((here, topic), (there, original))
     )
     if len(own) > len(others):
-        raise _refusal(topic, f"it has {len(own)} partitions, and its source {len(others)}: {FROM_SCRATCH}")
+        raise refusal(
+            topic, f"it has {len(own)} partitions, and its source {len(others)}: {pair.from_scratch}"
+        )
     for client, found, partitions in ((here, topic, own), (there, original, own)):
         for partition in partitions:
             if client.leaders[found, partition] == NO_LEADER:
                 where = "" if client is here else " at its source"
-                raise _refusal(topic, f"partition {partition} has no leader{where}: wait until it has")
+                raise refusal(topic, f"partition {partition} has no leader{where}: wait until it has")
     return own
 
 
-async def _cut(
-    here: ClusterClient, there: ClusterClient, topic: str, partition: int, promoted: Promoted | None
-) -> Cut:
-    place, original = (topic, partition), (topic.split(".", 1)[1], partition)
+async def _cut(here: ClusterClient, there: ClusterClient, pair: Pair, partition: int) -> Cut:
+    topic = pair.topic
+    place, original = (topic, partition), (pair.original, partition)
     start, end = await _extent(here, place, topic)
     source_start, source_end = await _extent(there, original, topic)
     point = CommonPoint(max(start, source_start), min(end, source_end))
     while (wanted := point.wants) is not None:
         point.served(await _batch(there, original, wanted), await _batch(here, place, wanted))
     last = point.last
-    is_known = promoted is not None or start == end
+    is_known = pair.is_related or start == end
     if last is None and not (is_known and start == source_start):
-        raise _refusal(
+        raise refusal(
             topic,
             f"partition {partition} (offsets {start} to {end}) has nothing in common with its source (offsets "
-            f"{source_start} to {source_end}): {FROM_SCRATCH}",
+            f"{source_start} to {source_end}): {pair.from_scratch}",
         )
     order = RestoreOrder(
         target_id=here.topic_ids.get(topic, NO_ID),
-        source_id=there.topic_ids.get(original[0], NO_ID),
+        source_id=there.topic_ids.get(pair.original, NO_ID),
         end_offset=point.offset,
         epoch=-1 if last is None else last.leader_epoch,
         epoch_start=-1 if last is None else last.base_offset,
@@ -185,7 +218,7 @@ async def _extent(client: ClusterClient, place: PartitionKey, topic: str) -> tup
     key = f"{place[0]}-{place[1]}"
     starts, ends = await client.log_starts([place]), await client.log_ends([place])
     if key not in starts or key not in ends:
-        raise _refusal(topic, f"the leader of {key} does not know yet what is committed: try again")
+        raise refusal(topic, f"the leader of {key} does not know yet what is committed: try again")
     return starts[key], ends[key]
 
 
@@ -200,7 +233,7 @@ async def _batch(client: ClusterClient, place: PartitionKey, offset: int) -> Bat
     return None
 
 
-async def _readers(here: ClusterClient, cuts: Sequence[Cut]) -> list[str]:
+async def readers(here: ClusterClient, cuts: Sequence[Cut]) -> list[str]:
     """Groups that read what is cut, in words; raises ClickException where one that read these topics has members."""
     offsets = {(cut.topic, cut.partition): cut.order.end_offset for cut in cuts}
     found = []
@@ -211,7 +244,7 @@ async def _readers(here: ClusterClient, cuts: Sequence[Cut]) -> list[str]:
             if place in offsets
         }
         if read and await group_offsets.state_of(here, coordinator, group) not in WITHOUT_MEMBERS:
-            raise _refusal(min(read)[0], f"group {group} has members and reads it here: stop them")
+            raise refusal(min(read)[0], f"group {group} has members and reads it here: stop them")
         found += [
             f"Group {group} has read {place[0]}-{place[1]} up to offset {offset}, behind what is kept: it goes on where its "
             "auto.offset.reset says"
@@ -234,7 +267,7 @@ async def order(here: ClusterClient, found: Plan) -> None:
             await here.set_topic_configs(topic, mark)
         except KafkaError as error:
             raise click.ClickException(
-                f"{topic} was not restored: {error}; give the same order again"
+                f"{topic} was not made a copy: {error}; give the same order again"
             ) from error
 
 
@@ -257,10 +290,15 @@ async def until_done(here: ClusterClient, topics: Collection[str], timeout_secon
             return
         if now() >= deadline:
             raise click.ClickException(
-                f"{left[0]} is not restored yet after {timeout_seconds:g} s{f' ({problem})' if problem else ''}: "
+                f"{left[0]} is not a copy yet after {timeout_seconds:g} s{f' ({problem})' if problem else ''}: "
                 "`headrace mirror status` says what its partitions wait for; give the same order again"
             )
         await asyncio.sleep(LOOK_SECONDS)
+
+
+def is_begun(here: ClusterClient, known: States, topic: str) -> bool:
+    """Whether the topic has orders that are not carried out."""
+    return any(_left(here, known, [topic]))
 
 
 def _left(here: ClusterClient, known: States, topics: Collection[str]) -> list[PartitionKey]:
@@ -276,14 +314,14 @@ def _left(here: ClusterClient, known: States, topics: Collection[str]) -> list[P
     )
 
 
-async def _configs(client: ClusterClient, topic: str, what: str = "") -> dict[str, str]:
+async def configs_of(client: ClusterClient, topic: str, what: str = "") -> dict[str, str]:
+    """A topic's configuration; raises ClickException."""
     try:
         return await client.topic_configs(topic)
     except KafkaError as error:
-        raise click.ClickException(
-            f"{what or topic} cannot be read: {error}; nothing was restored"
-        ) from error
+        raise click.ClickException(f"{what or topic} cannot be read: {error}; nothing was changed") from error
 
 
-def _refusal(topic: str, reason: str) -> click.ClickException:
-    return click.ClickException(f"{topic} cannot be restored, {reason}; nothing was restored")
+def refusal(topic: str, reason: str) -> click.ClickException:
+    """To raise while nothing is ordered."""
+    return click.ClickException(f"{topic} cannot be made a copy, {reason}; nothing was changed")

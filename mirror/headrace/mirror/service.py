@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import KafkaError
+from headrace.broker.server.configurations import IsMirrored
 from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
@@ -32,6 +33,7 @@ from headrace.mirror.journal import CopyJournal, Journal
 from headrace.mirror.lead import Lead
 from headrace.mirror.lineage import Standing
 from headrace.mirror.metrics import MirrorMetrics
+from headrace.mirror.names import CopyNames
 from headrace.mirror.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, SOURCES, STATES
 from headrace.mirror.reporter import Reporter
 from headrace.mirror.reports import Report
@@ -56,10 +58,12 @@ def check(properties: Mapping[str, str]) -> None:
     MirrorConfig.from_properties(properties)
 
 
-def mirrored_names(properties: Mapping[str, str]) -> Callable[[str], bool]:
-    """Tells whether a name is one that this broker's mirror gives to a copy."""
+def mirrored_names(properties: Mapping[str, str]) -> IsMirrored:
+    """Tells whether a name is one that this broker's mirror gives to a copy, or would."""
     sources = MirrorConfig.from_properties(properties).sources
-    return lambda name: any(source.source_topic(name) is not None for source in sources)
+    return lambda name, *, is_named: any(
+        source.source_topic(name, is_named=is_named) is not None for source in sources
+    )
 
 
 async def start(host: EmbeddingHost) -> None:
@@ -240,11 +244,14 @@ class Mirror:
     def _led_copies(self, source: Source) -> dict[PartitionKey, Lead]:
         led: dict[PartitionKey, Lead] = {}
         for partition in self._host.led():
-            topic = source.config.source_topic(partition.topic)
+            topic = source.original_of(partition.topic)
             if topic is None or not orders.chooses(source.choice, topic):
                 continue
             if topic in source.refused or self._is_former(partition):
                 self.journal.forget(partition)
+                if partition.log.is_mirror_copy:
+                    # What is a copy here is none at the source, or not for long: it was promoted there, then restored here.
+                    source.doubt(topic)
             elif partition.log.is_mirror_copy:
                 led[topic, partition.partition] = Lead(partition, partition.leader_epoch)
         return led
@@ -307,9 +314,11 @@ class Mirror:
         return copier
 
     def _choose(self, source: Source) -> bool:
-        """Take the choice of topics that a person ordered; whether it is another one."""
-        before, source.choice = source.choice, self.journal.choice_of(source.config.name)
-        if source.choice == before:
+        """Take the choice of topics that a person ordered, and the names of copies; whether they are others."""
+        before = source.choice, source.names
+        source.choice = self.journal.choice_of(source.config.name)
+        source.names = CopyNames(self._host.configurations.remote_topics())
+        if (source.choice, source.names) == before:
             return False
         source.refresh_soon()
         return True
@@ -318,7 +327,7 @@ class Mirror:
         """Carry out what a person ordered."""
         now_ms, config = self._host.clock.now_ms(), source.config
         source.limit_to(self.journal.limit_of(config.name))
-        paused = {topic for topic in source.topics if self.journal.is_paused(config.target_topic(topic))}
+        paused = {topic for topic in source.topics if self.journal.is_paused(source.copy_of(topic))}
         for key, copier in source.copiers.items():
             if copier.is_paused != (key[0] in paused):
                 copier.pause(is_paused=key[0] in paused)

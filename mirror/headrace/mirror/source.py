@@ -30,6 +30,7 @@ from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.config_sync import SYNCED_CONFIGS
 from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
+from headrace.mirror.names import CopyNames
 from headrace.mirror.questions import Located
 from headrace.mirror.reports import SourceReport, SyncReport, shortened
 from headrace.mirror.restoring import Restoring
@@ -68,8 +69,9 @@ class Source:
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
     both by the copy's name. `checks` is how far its copies are compared with it, `syncs` what else this broker brings of
-    it, `choice` which topics a person chose of those that are configured. `refused` are topics of it that are wanted and
-    must not be copied, and why. `own_cluster` is the id of this cluster, `is_here(name)` tells of its topics.
+    it, `choice` which topics a person chose of those that are configured, `names` which are copies under other names.
+    `refused` are topics of it that are wanted and must not be copied, and why. `own_cluster` is the id of this cluster,
+    `is_here(name)` tells of its topics.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Source:
         self.unreadable: dict[str, str] = {}
         self.syncs: dict[str, SyncReport] = {}
         self.choice: re.Pattern[str] | None = None
+        self.names = CopyNames()
         self._own_cluster = own_cluster
         self._is_here = is_here
         self._tasks = tasks
@@ -114,6 +117,24 @@ class Source:
         self._metadata = Repeated(k03_metadata.API)
         self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
         self._due = asyncio.Event()
+
+    # -- names
+
+    def copy_of(self, topic: str) -> str:
+        """What the copy, or the aggregate, of a topic of the source is called here."""
+        name = self.config.target_topic(topic)
+        return name if self.config.is_aggregate else self.names.topic_of(name)
+
+    def original_of(self, name: str) -> str | None:
+        """The source's topic that a topic here is the copy of; None of one that is no copy from this source."""
+        remote = self.names.remote_of(name)
+        if self.names.topic_of(remote) != name:
+            return None
+        return self.config.source_topic(remote, is_named=remote != name)
+
+    def _is_wanted(self, topic: str) -> bool:
+        is_named = self.names.is_named(self.config.target_topic(topic))
+        return self.config.may_be_named(topic) if is_named else self.config.matches(topic)
 
     # -- metadata
 
@@ -228,7 +249,7 @@ class Source:
         topics = {}
         self.unreadable = {}
         for topic in answer["topics"]:
-            if not (self.config.matches(topic["name"]) and orders.chooses(self.choice, topic["name"])):
+            if not (self._is_wanted(topic["name"]) and orders.chooses(self.choice, topic["name"])):
                 continue
             if topic["error_code"]:
                 self._note_unreadable(topic["name"], str(error_of(topic["error_code"])))
@@ -266,8 +287,12 @@ class Source:
             found = {c["name"]: c["value"] for c in result["configs"] if c["value"] is not None}
             self._configs[name, topics[name].topic_id] = (now_ms, found)
 
+    def doubt(self, topic: str) -> None:
+        """What is known of the topic's configuration may be out of date: it is asked for anew with the next metadata."""
+        self._configs = {key: found for key, found in self._configs.items() if key[0] != topic}
+
     def _note_unreadable(self, topic: str, reason: str) -> None:
-        self.unreadable[self.config.target_topic(topic)] = reason
+        self.unreadable[self.copy_of(topic)] = reason
 
     def _with_configs(self, topic: SourceTopic) -> SourceTopic:
         found = self._configs.get((topic.name, topic.topic_id))

@@ -203,6 +203,11 @@ def place_of(topic: str, partition: int) -> bytes:
     return f"{topic}-{partition}".encode()
 
 
+def topic_of(place: str) -> str:
+    """The topic of `<topic>-<partition>`."""
+    return place.rpartition("-")[0]
+
+
 def state_key(place: bytes, target_id: UUID, term: Term) -> bytes:
     """The key of a state that is written in this term."""
     return place + SEPARATOR.join(("", str(target_id), *map(str, term))).encode()

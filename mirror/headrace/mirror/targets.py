@@ -50,9 +50,7 @@ class Targets:
             led.setdefault(partition.topic, []).append(partition)
         found = dict(source.unreadable)
         # Without its configuration nobody knows whether a topic is a copy itself, or compacted.
-        topics = {
-            source.config.target_topic(topic.name): topic for topic in source.topics.values() if topic.configs
-        }
+        topics = {source.copy_of(topic.name): topic for topic in source.topics.values() if topic.configs}
         missing = [name for name in topics if self._host.metadata.topics(name) is None]
         for begin in range(0, len(missing), TOPICS_AT_ONCE):
             names = missing[begin : begin + TOPICS_AT_ONCE]

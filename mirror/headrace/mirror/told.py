@@ -12,14 +12,16 @@ from contextlib import asynccontextmanager
 import click
 
 from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.config.copies import MIRROR_REMOTE
 from headrace.broker.errors import KafkaError
 from headrace.mirror import findings, reports
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.findings import CopyFinding
+from headrace.mirror.names import CopyNames, named_of
 from headrace.mirror.own_topics import FINDINGS, SOURCES, STATES
 from headrace.mirror.reports import Report
-from headrace.mirror.state import State
+from headrace.mirror.state import State, topic_of
 from headrace.mirror.states import States
 
 
@@ -56,6 +58,11 @@ def newest(found_states: States, client: ClusterClient) -> dict[str, State]:
         if state is not None:
             found[place.decode()] = state
     return found
+
+
+async def names_of(client: ClusterClient) -> CopyNames:
+    """What the cluster's copies are called."""
+    return named_of(await client.configs_of(sorted({topic for topic, _ in client.leaders}), (MIRROR_REMOTE,)))
 
 
 async def reports_of(client: ClusterClient) -> dict[int, Report]:
@@ -105,8 +112,3 @@ async def source_client(client: ClusterClient, source: str) -> AsyncIterator[Clu
         ) from error
     with contextlib.closing(there):
         yield there
-
-
-def topic_of(place: str) -> str:
-    """The topic of `<topic>-<partition>`."""
-    return place.rpartition("-")[0]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import click
 
 from headrace.mirror import lineage, ordering, orders
 from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.names import CopyNames
 from headrace.mirror.options import PatternType, bootstrap_option, dry_run_option, run
-from headrace.mirror.overview import source_of
+from headrace.mirror.state import topic_of
 from headrace.mirror.states import States
-from headrace.mirror.told import folded, newest, source_client, topic_of
+from headrace.mirror.told import folded, names_of, newest, source_client
 
 Choice = re.Pattern[str] | None
 
@@ -33,45 +34,44 @@ def topics(source: str, choice: Choice, bootstrap: str, dry_run: bool) -> None:
         click.echo(line)
 
 
-def left_out(known: States, names: Collection[str]) -> frozenset[str]:
+def left_out(known: States, topics: Collection[str], names: CopyNames) -> frozenset[str]:
     """Those of these topics that would be copied to, had others not been chosen."""
     return frozenset(
-        name for name in names if not _is_chosen(name, source_of(name), known.choice_of(source_of(name)))
+        topic
+        for topic in topics
+        if not orders.chooses(known.choice_of(names.source_of(topic)), names.original_of(topic))
     )
-
-
-def _is_chosen(copy: str, source: str, choice: Choice) -> bool:
-    return orders.chooses(choice, copy.removeprefix(f"{source}."))
 
 
 async def _choose(client: ClusterClient, source: str, choice: Choice, *, dry_run: bool) -> list[str]:
     """What to say; raises ClickException."""
     async with source_client(client, source) as there:
-        names = {topic for topic, _ in there.leaders if not lineage.is_internal(topic)}
-    known = await folded(client)
+        topics = {topic for topic, _ in there.leaders if not lineage.is_internal(topic)}
+    known, names = await folded(client), await names_of(client)
     copies = {topic_of(place) for place in newest(known, client)}
+    own = {copy: names.original_of(copy) for copy in sorted(copies) if names.source_of(copy) == source}
     if not dry_run:
         await ordering.choose(client, source, None if choice is None else choice.pattern)
-    return _told(source, names, copies, known.choice_of(source), choice, dry_run=dry_run)
+    return _told(source, topics, own, known.choice_of(source), choice, dry_run=dry_run)
 
 
 def _told(
     source: str,
-    names: Collection[str],
-    copies: Collection[str],
+    topics: Collection[str],
+    copies: Mapping[str, str],
     before: Choice,
     after: Choice,
     *,
     dry_run: bool,
 ) -> list[str]:
-    own = sorted(copy for copy in copies if source_of(copy) == source)
+    """`copies` are the source's topics by their copies."""
     verb = "would be" if dry_run else "is"
     said = []
-    for copy in own:
-        was, will = (_is_chosen(copy, source, choice) for choice in (before, after))
+    for copy, topic in copies.items():
+        was, will = (orders.chooses(choice, topic) for choice in (before, after))
         if was and not will:
             said.append(f"{copy} {verb} left out; it stays what it is.")
         elif will and not was:
             said.append(f"{copy} {verb} copied to again, from where it is on.")
-    count = sum(orders.chooses(after, name) for name in names)
-    return [*said, f"{count} of {len(names)} topics of {source} {'would be' if dry_run else 'are'} chosen."]
+    count = sum(orders.chooses(after, topic) for topic in topics)
+    return [*said, f"{count} of {len(topics)} topics of {source} {'would be' if dry_run else 'are'} chosen."]

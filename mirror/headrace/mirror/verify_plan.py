@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import click
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MIRROR_CLUSTERS, MIRROR_REMOTE
 from headrace.broker.errors import KafkaError
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
@@ -19,9 +19,9 @@ from headrace.mirror import lineage, verification
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.lineage import Standing
-from headrace.mirror.overview import source_of
+from headrace.mirror.names import CopyNames, named_of
 from headrace.mirror.questions import UNKNOWN
-from headrace.mirror.state import State
+from headrace.mirror.state import State, topic_of
 from headrace.mirror.told import findings_of, folded, newest, reports_of
 from headrace.mirror.verification import Extents, PassedOver, Result, Verdict
 from headrace.mirror.verifier import Task
@@ -47,25 +47,26 @@ async def plan(
     states = newest(await folded(client), client)
     known = {place for place in client.leaders if f"{place[0]}-{place[1]}" in states}
     configs = await client.configs_of(
-        sorted({topic for topic, _ in known} | set(topics)), (POLICY, MIRROR_CLUSTERS)
+        sorted({topic for topic, _ in known} | set(topics)), (POLICY, MIRROR_CLUSTERS, MIRROR_REMOTE)
     )
-    wanted = _wanted(known, configs, topics, source)
-    bootstraps = {source_of(place): state.source_bootstrap for place, state in states.items()}
+    names = named_of(configs)
+    wanted = _wanted(known, configs, topics, source, names)
+    bootstraps = {names.source_of(topic_of(place)): state.source_bootstrap for place, state in states.items()}
     for report in (await reports_of(client)).values():
         bootstraps |= {told.name: told.bootstrap for told in report.sources}
     passed = verification.passed_over(await findings_of(client))
     copies = _Side(await client.log_starts(wanted), await client.log_ends(wanted), configs)
     found: list[Task | Verdict] = []
     sources = {}
-    for name in sorted({source_of(topic) for topic, _ in wanted}):
-        mine = [place for place in wanted if source_of(place[0]) == name]
+    for name in sorted({names.source_of(topic) for topic, _ in wanted}):
+        mine = [place for place in wanted if names.source_of(place[0]) == name]
         sources[name] = parse_addresses("bootstrap", bootstraps[name])
         try:
             async with ClusterClient(sources[name]) as there:
-                look = await _Look.at(there, mine, since_ms)
+                look = await _Look.at(there, mine, since_ms, names)
         except (*FAILURES, KafkaError) as error:
             reason = f"{name} at {bootstraps[name]} does not answer ({error or type(error).__name__})"
-            found += [_refused(place, reason) for place in mine]
+            found += [_refused(place, name, reason) for place in mine]
         else:
             found += [look.plan(place, copies, states, passed) for place in mine]
     return Plan(
@@ -76,7 +77,11 @@ async def plan(
 
 
 def _wanted(
-    known: Collection[PartitionKey], configs: Configs, topics: Sequence[str], source: str | None
+    known: Collection[PartitionKey],
+    configs: Configs,
+    topics: Sequence[str],
+    source: str | None,
+    names: CopyNames,
 ) -> list[PartitionKey]:
     """The copies to compare; raises ClickException unless all that were named are copies, and the source has some."""
     remembered = {topic for topic, _ in known}
@@ -98,19 +103,19 @@ def _wanted(
                 f"{topic} is no mirror's copy; `headrace mirror status` shows those there are"
             )
     copies = sorted(place for place in known if standings.get(place[0]) in COPIES)
-    sources = {source_of(topic) for topic, _ in copies}
+    sources = {names.source_of(topic) for topic, _ in copies}
     if source is not None and source not in sources:
-        names = ", ".join(sorted(sources)) or "none"
-        raise click.ClickException(f"there are no copies of {source}; there are copies of: {names}")
+        others = ", ".join(sorted(sources)) or "none"
+        raise click.ClickException(f"there are no copies of {source}; there are copies of: {others}")
     return [
         place
         for place in copies
-        if (not topics or place[0] in topics) and source in (None, source_of(place[0]))
+        if (not topics or place[0] in topics) and source in (None, names.source_of(place[0]))
     ]
 
 
-def _refused(place: PartitionKey, reason: str, result: Result = Result.NOT_COMPARED) -> Verdict:
-    return Verdict(place=place, source=source_of(place[0]), result=result, reason=reason)
+def _refused(place: PartitionKey, source: str, reason: str, result: Result = Result.NOT_COMPARED) -> Verdict:
+    return Verdict(place=place, source=source, result=result, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,28 +140,31 @@ class _Look:
     listed: Collection[PartitionKey]
     side: _Side
     since: Mapping[str, int] | None
+    names: CopyNames
 
     @classmethod
-    async def at(cls, there: ClusterClient, copies: Sequence[PartitionKey], since_ms: int | None) -> _Look:
+    async def at(
+        cls, there: ClusterClient, copies: Sequence[PartitionKey], since_ms: int | None, names: CopyNames
+    ) -> _Look:
         """Raises FAILURES and KafkaErrors."""
-        places = [_original(place) for place in copies]
+        places = [(names.original_of(topic), partition) for topic, partition in copies]
         listed = [place for place in places if place in there.leaders]
         configs = await there.configs_of(sorted({topic for topic, _ in listed}), (POLICY,))
         side = _Side(await there.log_starts(listed), await there.log_ends(listed), configs)
         since = None if since_ms is None else await there.offsets_since(since_ms, listed)
-        return cls(frozenset(listed), side, since)
+        return cls(frozenset(listed), side, since, names)
 
     def plan(
         self, place: PartitionKey, copies: _Side, states: Mapping[str, State], passed: PassedOver
     ) -> Task | Verdict:
         """What to do about a copy."""
-        original, source = _original(place), source_of(place[0])
+        original, source = (self.names.original_of(place[0]), place[1]), self.names.source_of(place[0])
         here, there = f"{place[0]}-{place[1]}", f"{original[0]}-{original[1]}"
         if original not in self.listed:
-            return _refused(place, "the source does not list it", Result.NOTHING)
+            return _refused(place, source, "the source does not list it", Result.NOTHING)
         for side, key, name in ((copies, here, "the offline cluster"), (self.side, there, "the source")):
             if not side.is_led(key):
-                return _refused(place, f"no broker of {name} leads it")
+                return _refused(place, source, f"no broker of {name} leads it")
         since = 0 if self.since is None else self.since.get(there, UNKNOWN)
         return Task(
             place=place,
@@ -173,8 +181,3 @@ class _Look:
             passed=passed.get((source, *original), ()),
             is_compacted=copies.is_compacted(place[0]) or self.side.is_compacted(original[0]),
         )
-
-
-def _original(place: PartitionKey) -> PartitionKey:
-    """The source's partition that a copy is of."""
-    return place[0].partition(".")[2], place[1]

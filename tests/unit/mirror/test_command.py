@@ -17,6 +17,7 @@ from headrace.broker.wire.batches import Record
 from headrace.mirror import ordering, orders, topics_command
 from headrace.mirror.command import OffsetRangeType
 from headrace.mirror.findings import Kind
+from headrace.mirror.names import CopyNames
 from headrace.mirror.state import Skip, State, decode_skip, state_key
 from headrace.mirror.states import States
 from headrace.mirror.told import states_of
@@ -235,15 +236,16 @@ def test_the_last_choice_of_topics_counts_and_what_is_no_expression_chooses_noth
     for value in (b"7", b"{}", b"rubbish", b'{"topics": "("}', b'{"topics": 7}'):
         with pytest.raises(ValueError, match=r"."):
             folded.take(0, Record(9, 9, b"dc-east/topics", value, []))
-    names = {"dc-east.orders", "dc-east.debug.x", "dc-west.debug.x", "own"}
-    assert topics_command.left_out(folded, names) == {"dc-east.debug.x"}
+    topics = {"dc-east.orders", "dc-east.debug.x", "dc-west.debug.x", "own", "renamed"}
+    names = CopyNames({"renamed": "dc-east.debug.y"})
+    assert topics_command.left_out(folded, topics, names) == {"dc-east.debug.x", "renamed"}
     folded.take(0, Record(9, 9, b"dc-east/topics", orders.encode_topics(None), []))
-    assert topics_command.left_out(folded, names) == frozenset()
+    assert topics_command.left_out(folded, topics, names) == frozenset()
 
 
 def test_a_choice_says_which_copies_it_leaves_out_and_which_it_takes_again() -> None:
     before, after = re.compile("a|b"), re.compile("b|c")
-    copies = {"dc-east.a", "dc-east.b", "dc-east.c", "dc-west.a"}
+    copies = {f"dc-east.{topic}": topic for topic in "abc"}
     said = topics_command._told("dc-east", {"a", "b", "c", "d"}, copies, before, after, dry_run=True)
     assert said == [
         "dc-east.a would be left out; it stays what it is.",

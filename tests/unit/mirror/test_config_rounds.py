@@ -74,7 +74,7 @@ class World:
         config = SourceConfig(
             name="dc-east", bootstrap_servers=(), topics=re.compile(".*"), sync_configs=sync_configs
         )
-        self.source = SimpleNamespace(config=config, topics={}, syncs={})
+        self.source = SimpleNamespace(config=config, topics={}, syncs={}, copy_of=config.target_topic)
         self.rounds = ConfigRounds(cast("Any", host))
 
     async def alter(

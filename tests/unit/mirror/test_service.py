@@ -15,6 +15,7 @@ import pytest
 from mirror_kit import LedPartition, SharedTopic
 from prometheus_client import CollectorRegistry
 
+from headrace.broker.config.copies import MIRROR_REMOTE
 from headrace.broker.errors import StorageError
 from headrace.mirror import service
 from headrace.mirror.arrival_log import ArrivalLog
@@ -40,7 +41,14 @@ def mirror_of(
         on_change=lambda callback: lambda: None,
         clock=SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0),
         broker_id=0,
-        configurations=SimpleNamespace(of_topic=lambda name: (configs or {}).get(name, {})),
+        configurations=SimpleNamespace(
+            of_topic=lambda name: (configs or {}).get(name, {}),
+            remote_topics=lambda: {
+                topic: found[MIRROR_REMOTE]
+                for topic, found in (configs or {}).items()
+                if MIRROR_REMOTE in found
+            },
+        ),
         registry=CollectorRegistry(),
     )
     source = Source(
@@ -89,6 +97,44 @@ def test_nothing_is_copied_to_a_topic_that_is_no_copy_or_whose_source_is_refused
     source.refused = {"refused": "it is a copy that came from this cluster"}
     mirror._reconcile(source)
     assert source.copiers.keys() == {("copied", 0)}
+
+
+def test_a_topic_is_copied_to_under_the_name_that_it_is_configured_with() -> None:
+    led = [LedPartition(name, 0) for name in ("orders", "dc-east.east.orders", "dc-east.other", "own")]
+    configs = {"orders": {MIRROR_REMOTE: "dc-east.east.orders"}, "own": {MIRROR_REMOTE: "dc-west.own"}}
+    mirror, source = mirror_of(led, configs)
+    source.config = replace(source.config, topics=re.compile("other"))
+    mirror._choose(source)
+    mirror._reconcile(source)
+    assert source.copiers.keys() == {("east.orders", 0), ("other", 0)}
+    assert mirror._leads["dc-east", ("east.orders", 0)].partition.topic == "orders"
+    assert [source.copy_of(topic) for topic in ("east.orders", "other")] == ["orders", "dc-east.other"]
+    assert [source._is_wanted(topic) for topic in ("east.orders", "other", "more", "__own")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    del configs["orders"]
+    assert mirror._choose(source)
+    mirror._reconcile(source)
+    assert source.copiers.keys() == {("other", 0)}, (
+        "neither its name nor its configuration says that it is a copy"
+    )
+
+
+def test_what_is_a_copy_here_and_was_one_there_is_looked_at_anew() -> None:
+    led = [LedPartition("dc-east.events", 0)]
+    mirror, source = mirror_of(led)
+    known = {(name, UUID(int=1)): (0, {"headrace.mirror.clusters": "OWN"}) for name in ("events", "others")}
+    source._configs = dict(known)
+    source.refused = {"events": "it is a copy that came from this cluster"}
+    mirror._reconcile(source)
+    assert {name for name, _ in source._configs} == {"others"}
+    led[0].log.is_mirror_copy = False
+    source._configs = dict(known)
+    mirror._reconcile(source)
+    assert source._configs == known
 
 
 def test_a_promoted_copy_is_forgotten_and_copied_to_no_more() -> None:

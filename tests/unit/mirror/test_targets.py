@@ -78,10 +78,12 @@ class World:
         self.targets = Targets(
             cast("Any", host), cast("Any", SimpleNamespace(remembers=lambda _: is_remembered))
         )
+        config = SourceConfig(name="dc-east", bootstrap_servers=(("h", 1),), topics=re.compile(".*"))
         self.source = cast(
             "Source",
             SimpleNamespace(
-                config=SourceConfig(name="dc-east", bootstrap_servers=(("h", 1),), topics=re.compile(".*")),
+                config=config,
+                copy_of=config.target_topic,
                 cluster_id="EAST",
                 topics={},
                 unreadable={},

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), versions 0-4: topics, this broker, its loggers, and what is set for all brokers (the empty name).
 
 Deviations: client metrics are refused with INVALID_REQUEST; keys that have no effect on this broker are not listed. Of a
-mirror's copy `headrace.mirror.clusters` is told, of a topic that sources share `headrace.mirror.merged`, and of a broker its
+topic that a mirror has to do with configurations whose names begin with `headrace.mirror.` are told, and of a broker its
 release as `headrace.version`, which Kafka has not.
 """
 

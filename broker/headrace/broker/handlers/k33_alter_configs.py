@@ -1,9 +1,9 @@
 """AlterConfigs (key 33), versions 0-2 (KIP-133). Replaces all overrides of a topic or a broker.
 
-Deviations: a topic keeps its `headrace.mirror.clusters` and `headrace.mirror.merged` unless the request names them,
-or clients that know Kafka's own configurations only would make a copy a topic that everybody writes to. A broker's
-keys are those that this broker can put to use while it runs; others are refused with INVALID_REQUEST. A resource that
-is named twice gets INVALID_REQUEST, too; Kafka never answers such a request.
+Deviations: a topic keeps its configurations whose names begin with `headrace.mirror.` unless the request names them, or
+clients that know Kafka's own configurations only would make a copy a topic that everybody writes to. A broker's keys
+are those that this broker can put to use while it runs; others are refused with INVALID_REQUEST. A resource that is
+named twice gets INVALID_REQUEST, too; Kafka never answers such a request.
 """
 
 from __future__ import annotations

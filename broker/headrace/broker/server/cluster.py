@@ -14,14 +14,14 @@ Wiring only: what the parts do is theirs.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import KafkaError
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.replication.model import Endpoint
-from headrace.broker.server.configurations import Configurations
+from headrace.broker.server.configurations import Configurations, IsMirrored
 from headrace.broker.server.control import Control
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.membership import Membership
@@ -53,12 +53,12 @@ class Cluster:
         clock: Clock,
         metadata: MetadataCache,
         tasks: Tasks,
-        is_mirrored: Callable[[str], bool] = lambda topic: False,
+        is_mirrored: IsMirrored = lambda topic, *, is_named: False,
         *,
         make_kazoo: MakeKazoo = kazoo_client,
         connect: Connect = connect,
     ) -> None:
-        """`is_mirrored(topic)`: whether this broker's configuration has a mirror make and write topics of that name."""
+        """`is_mirrored` is as `Configurations` has it."""
         self._tasks = tasks
         self._metadata = metadata
         self._zookeeper = zookeeper = _client(config, make_kazoo)

@@ -7,6 +7,7 @@ change is checked before it is stored. `server.dynamic_config` keeps what ZooKee
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from headrace.broker.clock import Clock
 from headrace.broker.config import copies, dynamic
@@ -26,6 +27,12 @@ logger = get_logger(__name__)
 UNCLEAN = "unclean.leader.election.enable"
 
 
+class IsMirrored(Protocol):
+    """See `Configurations`."""
+
+    def __call__(self, topic: str, /, *, is_named: bool) -> bool: ...
+
+
 class Configurations:
     """`in_effect` is what `server.properties` says under what ZooKeeper says."""
 
@@ -36,12 +43,14 @@ class Configurations:
         zookeeper: ZooKeeperClient,
         mailbox: Mailbox,
         metadata: MetadataCache,
-        is_mirrored: Callable[[str], bool],
+        is_mirrored: IsMirrored,
     ) -> None:
-        """`is_mirrored(topic)`: whether this broker's configuration has a mirror make and write topics of that name."""
+        """`is_mirrored(topic)`: whether this broker's configuration has a mirror make and write topics of that name; with
+        `is_named`, whether it has that of a topic which is configured to be the copy of that name.
+        """
         self._static = self.in_effect = config
         self._metadata = metadata
-        self.is_mirrored = is_mirrored
+        self._is_mirrored = is_mirrored
         self._stored = DynamicConfigs(zookeeper, mailbox, clock)
         self._own_name = ""
         self._logs: LogStore | None = None
@@ -96,6 +105,15 @@ class Configurations:
     def of_topic(self, topic: str) -> dict[str, str]:
         """What `/config/topics/<t>` holds of the overrides that have an effect here, from memory."""
         return self._usable(topic, self._stored.of(topic))
+
+    def is_mirrored(self, topic: str) -> bool:
+        """Whether a mirror of this broker makes and writes topics of that name."""
+        return self._is_mirrored(topic, is_named=False)
+
+    def remote_topics(self) -> dict[str, str]:
+        """Topic → the remote name that it is configured to be the copy of, from memory."""
+        found = ((topic, stored.get(copies.MIRROR_REMOTE)) for topic, stored in self._stored.topics().items())
+        return {topic: remote for topic, remote in found if remote}
 
     def throttled(self, name: str, topic: str) -> str:
         """What the topic says of the replicas under a throttle; `name` is that configuration's."""
@@ -167,7 +185,8 @@ class Configurations:
     def _usable(self, topic: str, stored: Mapping[str, str]) -> dict[str, str]:
         """A copy that is not mirrored any more is a topic like others."""
         found = known_overrides(stored)
-        if not self.is_mirrored(topic):
+        remote = copies.remote_topic(topic, found)
+        if not self._is_mirrored(remote, is_named=remote != topic):
             found.pop(copies.MIRROR_CLUSTERS, None)
         return found
 

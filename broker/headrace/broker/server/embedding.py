@@ -5,7 +5,7 @@ broker's tasks, is started again with a growing pause when it fails, and is canc
 embedded part may touch of the broker is `EmbeddingHost` and what else this module names. A part whose module has
 `check(properties)` has its configuration checked before the broker starts; one whose module has
 `mirrored_names(properties)` says which names are for its own topics, whether it runs or not: its answer is a function that
-tells of a name.
+tells of a name (`server.configurations.IsMirrored`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from headrace.broker.config.broker import BrokerConfig
     from headrace.broker.log.results import AppendResult
     from headrace.broker.server.cluster import Cluster
-    from headrace.broker.server.configurations import Configurations
+    from headrace.broker.server.configurations import Configurations, IsMirrored
     from headrace.broker.server.metadata import MetadataCache
     from headrace.broker.server.metrics import BrokerMetrics
     from headrace.broker.server.replicas import Partitions
@@ -251,10 +251,10 @@ def check_embedded(properties: Mapping[str, str]) -> None:
         check(properties)
 
 
-def mirrored_names(properties: Mapping[str, str]) -> Callable[[str], bool]:
+def mirrored_names(properties: Mapping[str, str]) -> IsMirrored:
     """Tells whether a topic's name is one that an installed part makes and writes topics of."""
     rules = [mirrored(properties) for mirrored in _offered("mirrored_names")]
-    return lambda topic: any(rule(topic) for rule in rules)
+    return lambda topic, *, is_named: any(rule(topic, is_named=is_named) for rule in rules)
 
 
 def _offered(name: str) -> Iterable[Callable[..., Any]]:

@@ -10,7 +10,7 @@ import pytest
 from virtual_time import LoopClock, VirtualLoop
 
 from headrace.broker.config.broker import BrokerConfig
-from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MIRROR_CLUSTERS, MIRROR_REMOTE
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, InvalidConfigError, PolicyViolationError
 from headrace.broker.handlers import (
@@ -69,6 +69,39 @@ def test_the_mark_has_an_effect_where_the_topic_is_mirrored(topic: str, is_mirro
         found = loop.run_until_complete(overrides(PROPERTIES))
         assert found == {"retention.ms": "1", **(MARK if is_mirrored else {})}
         assert loop.run_until_complete(overrides({})) == {"retention.ms": "1"}, "the mirror is switched off"
+
+
+@pytest.mark.parametrize(
+    ("remote", "is_mirrored"),
+    [
+        ("dc-east.orders", True),
+        ("dc-east.others", True),
+        ("dc-east.__own", False),
+        ("dc-west.orders", False),
+    ],
+)
+def test_a_topic_of_another_name_is_the_copy_that_it_is_configured_to_be(
+    remote: str, is_mirrored: bool
+) -> None:
+    stored = {**MARK, MIRROR_REMOTE: remote}
+
+    async def overrides() -> dict[str, str]:
+        config, _ = BrokerConfig.from_properties({"zookeeper.connect": "nowhere"})
+        cluster = Cluster(config, LoopClock(loop), MetadataCache(), Tasks(), mirrored_names(PROPERTIES))
+        cluster.configurations._stored._overrides["own"] = stored
+        assert cluster.configurations.remote_topics() == {"own": remote}
+        assert not cluster.configurations.is_mirrored("own"), "a client may make a topic of that name"
+        return cluster.configurations.of_topic("own")
+
+    with VirtualLoop() as loop:
+        found = loop.run_until_complete(overrides())
+    assert found == (stored if is_mirrored else {MIRROR_REMOTE: remote})
+
+
+@pytest.mark.parametrize("value", ["orders", ".orders", "dc east.orders", "dc-east.", "dc-east.a b"])
+def test_what_is_no_name_of_a_copy_is_refused(value: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"the name of a source in mirror\.sources, a dot"):
+        LogConfig().with_overrides({MIRROR_REMOTE: value})
 
 
 def test_clients_add_no_partitions_to_a_copy_and_the_mirror_does() -> None:
