@@ -14,6 +14,7 @@ from headrace.broker.config import foreign
 from headrace.broker.config.broker import BrokerConfig, nearest_known
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.properties import parse_properties
+from headrace.broker.config.providers import resolved
 from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import check_embedded
 from headrace.broker.structured_log import get_logger
@@ -48,9 +49,16 @@ def problem(properties: Mapping[str, str]) -> str | None:
     return f"{unknown_keys[0]} is no key that headrace or Apache Kafka knows: {advice}."
 
 
+def read_properties(path: Path) -> dict[str, str]:
+    """What a file says, and the files that it refers to. Raises ConfigurationError, UnicodeDecodeError and OSError."""
+    return resolved(
+        parse_properties(path.read_text(encoding="utf-8")), lambda other: Path(other).read_text("utf-8")
+    )
+
+
 def load_config(path: Path) -> BrokerConfig:
-    """The configuration of a file; warns of keys without effect. Raises ConfigurationError."""
-    config, unknown_keys = checked(parse_properties(path.read_text(encoding="utf-8")))
+    """The configuration of a file; warns of keys without effect. Raises what `read_properties` does."""
+    config, unknown_keys = checked(read_properties(path))
     for reason, keys in foreign.without_effect(config.properties).items():
         logger.warning("configuration without effect", keys=",".join(keys), reason=reason)
     for key in unknown_keys:
@@ -92,7 +100,7 @@ def broker(path: Path | None, checked_path: Path | None, log_level: str) -> None
 
 def _check(path: Path) -> None:
     try:
-        found = problem(parse_properties(path.read_text(encoding="utf-8")))
+        found = problem(read_properties(path))
     except (ConfigurationError, UnicodeDecodeError, OSError) as error:
         found = str(error)
     if found is not None:
