@@ -89,22 +89,39 @@ def owner_ids(owner: str | None) -> tuple[int, int] | None:
 
 
 def validate_files(files: list[dict[str, Any]]) -> None:
-    """Have every `validate` command look at its new content; one whose program is not there yet is passed over."""
-    for file in files:
-        words = shlex.split(file.get("validate") or "")
-        if words and shutil.which(words[0]) is not None:
-            validate_file(file["path"], content_of(file), words)
+    """Have every `validate` command look at its new content; one whose program is not there yet is passed over.
+
+    Where the content names other files of the set, the command finds them as they will be, in a folder that nobody else reads.
+    """
+    commands = [(file, shlex.split(file.get("validate") or "")) for file in files]
+    commands = [(file, words) for file, words in commands if words and shutil.which(words[0]) is not None]
+    if not commands:
+        return
+    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+        staged = {
+            file["path"]: os.path.join(folder, f"{index}-{os.path.basename(file['path'])}")
+            for index, file in enumerate(files)
+        }
+        for file in files:
+            with open(staged[file["path"]], "wb") as copy:
+                copy.write(file_bytes(renamed(content_of(file), staged)))
+        for file, words in commands:
+            validate_file(file["path"], words, staged)
 
 
-def validate_file(path: str, content: str, words: list[str]) -> None:
-    with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=os.path.basename(path)) as file:
-        file.write(file_bytes(content))
-        file.flush()
-        command = [word.replace("%s", file.name) for word in words]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            said = (result.stdout + result.stderr).strip().replace(file.name, path)
-            raise FilesError(f"{path} was not replaced, since its new content is refused: {said}")
+def validate_file(path: str, words: list[str], staged: dict[str, str]) -> None:
+    command = [word.replace("%s", staged[path]) for word in words]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        said = renamed((result.stdout + result.stderr).strip(), {new: old for old, new in staged.items()})
+        raise FilesError(f"{path} was not replaced, since its new content is refused: {said}")
+
+
+def renamed(text: str, names: dict[str, str]) -> str:
+    """The text with each of these paths under its other name."""
+    for path in sorted(names, key=len, reverse=True):
+        text = text.replace(path, names[path])
+    return text
 
 
 def group_id(file: dict[str, Any]) -> int:

@@ -82,3 +82,21 @@ def test_a_fingerprint_tells_which_writing_of_a_secret_it_is_and_no_digest(tmp_p
         writing.write([], [secret(tmp_path / "catalog.secret", content)], None)
     assert wanted("key=a") != first
     assert hashlib.sha256(b"key=a").hexdigest() not in wanted("key=a")
+
+
+def test_a_new_content_is_looked_at_beside_the_files_that_it_names(tmp_path: Path) -> None:
+    """As they will be, and before any of them is there; a complaint names them as they will be called."""
+    settings, key = tmp_path / "server.properties", tmp_path / "key.secret"
+    check = 'sh -c \'test "$(cat $(cut -d= -f2 $0))" = "key=canary" || {{ echo $(cut -d= -f2 $0) is wrong; exit 1; }}\' %s'
+    file = {
+        "path": str(settings),
+        "content": f"key={key}\n",
+        "mode": "0644",
+        "validate": check.replace("{{", "{").replace("}}", "}"),
+    }
+    writing.write([], [file, secret(key)], None)
+    assert settings.read_text() == f"key={key}\n"
+    with pytest.raises(writing.FilesError, match=f"{key} is wrong") as told:
+        writing.write([], [file, secret(key, "key=other\n")], None)
+    assert "other" not in str(told.value)
+    assert key.read_text() == "key=canary\n"
