@@ -10,7 +10,7 @@ from typing import Any
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory import addresses, draining, looks, rolling, upgrading
+from headrace_inventory import addresses, draining, looks, rolling, security, upgrading
 from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
@@ -29,6 +29,10 @@ class FilterModule:
             "headrace_argument_spec": addresses.argument_spec,
             "headrace_back_order": upgrading.back_order,
             "headrace_beyond": draining.beyond,
+            "headrace_broker_properties": security.broker_properties,
+            "headrace_broker_secrets": security.broker_secrets,
+            "headrace_client_arguments": security.client_arguments,
+            "headrace_client_properties": security.client_properties,
             "headrace_clock_problems": clock_problems,
             "headrace_datacenters": addresses.datacenters,
             "headrace_drained": draining.drained,
@@ -46,6 +50,7 @@ class FilterModule:
             "headrace_looks": looks.looks,
             "headrace_machine_hosts": addresses.machine_hosts,
             "headrace_machine_services": addresses.machine_services,
+            "headrace_mirror_client": security.mirror_client,
             "headrace_mirror_properties": addresses.mirror_properties,
             "headrace_needs": needs,
             "headrace_program": addresses.program,

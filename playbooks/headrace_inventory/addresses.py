@@ -42,6 +42,8 @@ LISTENERS = {
     "counter": ("counter_metrics",),
     "auditor": ("auditor_metrics",),
 }
+# Those of them that have a port for each way in which brokers are spoken to.
+SECURED_LISTENERS = {"broker": "broker", "haproxy": "bootstrap"}
 
 
 def service_hosts(groups: Groups) -> list[str]:
@@ -149,9 +151,16 @@ def specs(file: Path) -> dict[str, Any]:
 
 
 def mirror_properties(
-    hosts: Iterable[str], hostvars: HostVars, topics: Iterable[str], port: int
+    hosts: Iterable[str],
+    hostvars: HostVars,
+    topics: Iterable[str],
+    port: int,
+    client: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """What an offline broker's server.properties says of its sources; `hosts` are the brokers of all live datacenters."""
+    """What an offline broker's server.properties says of its sources; `hosts` are the brokers of all live datacenters.
+
+    `client` is how it speaks to them.
+    """
     brokers = list(hosts)
     sources = datacenters(brokers, hostvars)
     # A class instead of a backslash: in a properties file a backslash would itself have to be escaped.
@@ -160,11 +169,17 @@ def mirror_properties(
     for name in sources:
         properties[f"mirror.{name}.bootstrap.servers"] = ",".join(addresses(brokers, hostvars, name, port))
         properties[f"mirror.{name}.topics"] = pattern
+        properties |= {f"mirror.{name}.{key}": value for key, value in (client or {}).items()}
     return properties
 
 
 def port_names(kind: str, host: str, hostvars: HostVars, groups: Groups) -> tuple[str, ...]:
     """The names, in headrace_ports, of what a service of a kind listens on at a host; a lone ZooKeeper has no peers."""
+    if kind in SECURED_LISTENERS:
+        secured = SECURED_LISTENERS[kind]
+        endings = hostvars[host]["headrace_port_endings"]
+        opened = tuple(secured + endings[each] for each in hostvars[host]["headrace_security_open"])
+        return opened + tuple(name for name in LISTENERS[kind] if name != secured)
     if kind != "zookeeper":
         return LISTENERS[kind]
     ensemble = in_datacenter(groups["zookeeper"], hostvars, hostvars[host]["headrace_datacenter"])

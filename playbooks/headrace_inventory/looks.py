@@ -40,9 +40,9 @@ def looks(
             "host": host,
             "probes": [
                 {
-                    "kind": protocol,
+                    "kind": hostvars[host]["headrace_broker_probe"] if protocol == "kafka" else protocol,
                     "address": hostvars[host]["headrace_address"],
-                    "port": ports[port],
+                    "port": hostvars[host][f"headrace_{port}_port"] if protocol == "kafka" else ports[port],
                     "path": path,
                 }
                 for protocol, port, path in PROBES.get(kind, ())

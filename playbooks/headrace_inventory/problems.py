@@ -8,8 +8,18 @@ from fnmatch import fnmatchcase
 
 from ansible.inventory.manager import split_host_pattern
 
+from headrace_inventory import (
+    certificates,
+    names,
+    options,
+    secrets,
+    security,
+    server_properties,
+    settings,
+    sockets,
+    topics,
+)
 from headrace_inventory import groups as tiers
-from headrace_inventory import names, options, secrets, server_properties, settings, sockets, topics
 from headrace_inventory.addresses import Groups, HostVars
 
 Check = Callable[[Groups, HostVars], list[str]]
@@ -31,6 +41,8 @@ CHECKS: tuple[Check, ...] = (
     tiers.datacenters_whole,
     tiers.idle_hosts,
     tiers.machines,
+    security.logins,
+    certificates.certificates,
     topics.topics,
     topics.loaded_topics,
     topics.replicas,

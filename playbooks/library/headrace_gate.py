@@ -15,7 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ansible.module_utils import headrace_ensemble as ensemble
 from ansible.module_utils.basic import AnsibleModule
@@ -32,8 +32,12 @@ options:
   what: {description: "What waits, as half a sentence: the restart of dc-east-broker-1.", type: str, required: true}
   commands: {description: "Each a list: the program and its arguments.", type: list, elements: list, default: []}
   unless_silent:
-    description: The address and port of a broker that is to stop; while it does not answer in its protocol, the gate is open.
-    type: str
+    description: The broker that is to stop, and how it is asked; while it does not answer, the gate is open.
+    type: dict
+    suboptions:
+      kind: {description: The protocol to ask in., type: str, required: true, choices: [kafka, kafka_tls]}
+      address: {description: Where to ask., type: str, required: true}
+      port: {description: The port to ask., type: int, required: true}
   ready: {description: "A broker's /ready, which must answer 200 before any command is asked.", type: str}
   ensemble:
     description: The members of a ZooKeeper ensemble, as host:port; one must lead, and all others follow in step.
@@ -140,9 +144,10 @@ def ensemble_question(addresses: Sequence[str], stopping: str | None) -> Questio
     return ask
 
 
-def is_silent(place: str, seconds: float = SILENCE_S_MAX) -> bool:
-    address, _, port = place.rpartition(":")
-    return wait_until(lambda: complaint("kafka", address, int(port), ""), seconds) is not None
+def is_silent(asked: dict[str, Any], seconds: float = SILENCE_S_MAX) -> bool:
+    return (
+        wait_until(lambda: complaint(asked["kind"], asked["address"], asked["port"], ""), seconds) is not None
+    )
 
 
 def _progress(text: str) -> object:
@@ -182,7 +187,14 @@ def main() -> None:
         argument_spec={
             "what": {"type": "str", "required": True},
             "commands": {"type": "list", "elements": "list", "default": []},
-            "unless_silent": {"type": "str"},
+            "unless_silent": {
+                "type": "dict",
+                "options": {
+                    "kind": {"type": "str", "required": True, "choices": ["kafka", "kafka_tls"]},
+                    "address": {"type": "str", "required": True},
+                    "port": {"type": "int", "required": True},
+                },
+            },
             "ready": {"type": "str"},
             "ensemble": {"type": "list", "elements": "str", "default": []},
             "stopping": {"type": "str"},

@@ -26,6 +26,10 @@ module: headrace_topics
 short_description: Create the topics of one cluster
 options:
   bootstrap_servers: {description: Brokers to start from., type: str, required: true}
+  command_config:
+    description: A file of the host's that says how brokers are spoken to, with the names of Kafka's clients.
+    type: str
+    default: ""
   topics:
     description: The topics that shall exist.
     type: list
@@ -199,6 +203,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "bootstrap_servers": {"type": "str", "required": True},
+            "command_config": {"type": "str", "default": ""},
             "topics": {"type": "list", "elements": "dict", "required": True, "options": topic_options},
             "broker_ids": {"type": "list", "elements": "int", "required": True},
             "timeout_s": {"type": "int", "default": 60},

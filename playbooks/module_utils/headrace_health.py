@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import time
 import urllib.error
@@ -23,8 +24,24 @@ REASON_SIZE_MAX = 4 << 10
 
 def probe_kafka(address: str, port: int, path: str) -> str | None:
     with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
-        connection.sendall(API_VERSIONS_REQUEST)
-        answer = receive(connection, 10)
+        return ask_versions(connection)
+
+
+def probe_kafka_tls(address: str, port: int, path: str) -> str | None:
+    """Whether it answers is asked here, and not who it is: nothing is told to it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
+        try:
+            with context.wrap_socket(connection) as secured:
+                return ask_versions(secured)
+        except ssl.SSLError as error:
+            return f"TLS fails there ({error.reason or error})"
+
+
+def ask_versions(connection: socket.socket) -> str | None:
+    connection.sendall(API_VERSIONS_REQUEST)
+    answer = receive(connection, 10)
     if len(answer) < 10:
         return "it closes the connection when asked for ApiVersions"
     _, correlation_id, error = struct.unpack(">iih", answer)
@@ -57,6 +74,7 @@ def reason_of(body: bytes) -> str:
 
 PROBES: dict[str, Callable[[str, int, str], str | None]] = {
     "kafka": probe_kafka,
+    "kafka_tls": probe_kafka_tls,
     "zookeeper": probe_zookeeper,
     "http": probe_http,
 }

@@ -18,6 +18,17 @@ PORTS = {
     "haproxy_metrics": 9407,
     "bootstrap": 9092,
     "registry": 8081,
+    "broker_tls": 9093,
+    "broker_tls_sasl": 9094,
+}
+# What group_vars/all.yml makes of an inventory that says nothing of it.
+UNSECURED = {
+    "headrace_port_endings": {"plaintext": "", "tls": "_tls", "tls_sasl": "_tls_sasl"},
+    "headrace_security_open": ["plaintext"],
+    "headrace_security_spoken": "plaintext",
+    "headrace_broker_probe": "kafka",
+    "headrace_broker_port": 9092,
+    "headrace_bootstrap_port": 9092,
 }
 
 
@@ -52,6 +63,7 @@ def good_inventory() -> Inventory:
                 "headrace_service_prefix": "headrace-",
                 "headrace_address": f"10.{network}.{len(hostvars)}.{number}",
                 "headrace_ports": PORTS,
+                **UNSECURED,
                 "headrace_live_topics": [{"name": "pageviews", "partitions": 2}],
                 "headrace_offline_topics": [{"name": "_schemas", "partitions": 1}],
                 "headrace_loaded_topics": ["pageviews"],

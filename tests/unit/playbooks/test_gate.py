@@ -117,7 +117,7 @@ def test_a_broker_is_asked_whether_it_is_ready_and_how_far_it_is() -> None:
 def test_who_does_not_serve_is_not_held_up() -> None:
     """A broker that answers as it should is told from one that is not there."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        place = f"127.0.0.1:{server.getsockname()[1]}"
+        place = {"kind": "kafka", "address": "127.0.0.1", "port": server.getsockname()[1]}
 
         def serve() -> None:
             connection, _ = server.accept()

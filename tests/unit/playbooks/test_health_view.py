@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from inventory_kit import UNSECURED
 
 from headrace_inventory.looks import looked_at, looks
 from headrace_views.health import duration, health, table
@@ -48,6 +49,7 @@ def hostvars(**looks_found: Any) -> dict[str, dict[str, Any]]:
             "headrace_address": "10.0.0.1",
             "headrace_service_prefix": "headrace-",
             "broker_id": int(host[-1]),
+            **UNSECURED,
             "health_look": looks_found.get(key, look(host)),
         }
     found["e-1"]["gate_answers"] = {"answers": [{"name": "cluster dc-east", "code": 0, "said": ""}]}
