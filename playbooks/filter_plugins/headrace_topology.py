@@ -15,7 +15,7 @@ from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
 from headrace_inventory.properties import properties_text
-from headrace_inventory.targets import scrape_targets
+from headrace_inventory.targets import metrics_pages, scrape_targets
 from headrace_views.health import health
 
 
@@ -52,6 +52,7 @@ class FilterModule:
             "headrace_machine_services": addresses.machine_services,
             "headrace_mirror_client": security.mirror_client,
             "headrace_mirror_properties": addresses.mirror_properties,
+            "headrace_metrics_pages": metrics_pages,
             "headrace_needs": needs,
             "headrace_program": addresses.program,
             "headrace_one_a_machine": draining.one_a_machine,

@@ -1,7 +1,8 @@
 """In which order hosts have their turns, one at a time: to be restarted, or to be upgraded.
 
 Offline before live and one datacenter after the other; in each the servers before their clients (ZooKeeper, brokers, HAProxy,
-registries, loads, audit), and of each kind the one that leads last, so that it hands over once. The way back is the reverse.
+registries), and of each kind the one that leads last, so that it hands over once. Loads and audit, which read all datacenters'
+data, come after all brokers. The way back is the reverse.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from headrace_inventory.addresses import (
     service_hosts,
 )
 
+READERS = ("load", "audit")
+
 
 def turn_order(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list[str]:
     """Those of these hosts that run services and are not drained, in their order.
@@ -33,7 +36,7 @@ def turn_order(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list
     ]
     offline = [host for host in found if host in groups["offline"]]
     leading = controllers(found, hostvars, groups) | ensemble_leaders(found, hostvars, groups)
-    return [
+    turns = [
         host
         for datacenter in datacenters([*offline, *found], hostvars)
         for host in sorted(
@@ -41,6 +44,7 @@ def turn_order(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list
             key=lambda host: (first_kind(host, groups), host in leading),
         )
     ]
+    return sorted(turns, key=lambda host: SERVICE_GROUPS[first_kind(host, groups)] in READERS)
 
 
 def first_kind(host: str, groups: Groups) -> int:

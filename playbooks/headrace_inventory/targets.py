@@ -1,11 +1,11 @@
-"""What Prometheus scrapes of an inventory: an address for each service that serves metrics."""
+"""Where an inventory's services serve their metrics: what Prometheus scrapes, and what a support bundle has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, kinds_of, service_hosts
+from headrace_inventory.addresses import Groups, HostVars, kinds_of, service_hosts, service_name
 
 # The names, in headrace_ports, of where each kind of service serves its metrics; ZooKeeper serves none.
 METRICS_PORTS = {
@@ -29,3 +29,17 @@ def scrape_targets(groups: Groups, hostvars: HostVars, ports: Mapping[str, int])
         for kind in kinds_of(host, groups)
         if kind in METRICS_PORTS
     ]
+
+
+def metrics_pages(
+    hosts: Iterable[str], hostvars: HostVars, groups: Groups, ports: Mapping[str, int]
+) -> dict[str, str]:
+    """The address of the metrics of each service of these hosts that has some, by the service's name."""
+    return {
+        service_name(
+            hostvars[host], kind
+        ): f"http://{hostvars[host]['headrace_address']}:{ports[METRICS_PORTS[kind]]}/metrics"
+        for host in hosts
+        for kind in kinds_of(host, groups)
+        if kind in METRICS_PORTS
+    }

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Collects what helps to understand a host: configuration, journals, versions, what the system says; changes nothing.
+"""Collects what helps to understand a host: configuration, journals, metrics, versions, what the system says; changes nothing.
 
 Invariants: no file that others may not read is taken, nor any key; everything is redacted here, before it leaves the host, by
 rule and by the values that such files hold; what is collected has a bound in bytes and in time; what could not be had is told.
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import base64
 import glob
+import http.client
 import json
 import os
 import stat
 import subprocess
 import time
+import urllib.request
 import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -34,6 +36,7 @@ options:
   log_dir: {description: Where supervisor's programs log., type: path}
   data_dir: {description: "The folder of data, of which only names and sizes are taken.", type: path}
   release_home: {description: Where releases are installed., type: path}
+  pages: {description: "Addresses of the services' metrics, by their names.", type: dict, default: {}}
   since: {description: "From when on journals are taken, as journalctl understands it.", type: str, default: "-2h"}
   bytes_max: {description: How much text is taken at most., type: int, default: 20000000}
   seconds_max: {description: How long it may take., type: int, default: 60}
@@ -60,6 +63,7 @@ FILE_BYTES_MAX = 256 << 10
 LOG_BYTES_MAX = 1 << 20
 ENTRIES_MAX = 2000
 COMMAND_S_MAX = 15
+PAGE_S_MAX = 5
 KEY_SUFFIXES = (".key", ".pem", ".p12", ".pfx", ".jks", ".keystore", ".secret")
 # Each by its name in the bundle. Command lines of other programs are not asked for.
 SYSTEM_COMMANDS = {
@@ -215,6 +219,21 @@ def collect_services(collection: Collection, asked: dict[str, Any]) -> None:
                 )
 
 
+def page(url: str) -> str:
+    """What a service of this host says of itself, whatever proxy the environment names."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=PAGE_S_MAX) as answer:
+            return bytes(answer.read(LOG_BYTES_MAX)).decode(errors="replace")
+    except http.client.HTTPException as error:
+        raise ValueError(f"no answer of a web server ({type(error).__name__})") from error
+
+
+def collect_pages(collection: Collection, pages: dict[str, str]) -> None:
+    for name, url in pages.items():
+        collection.add(f"metrics/{name}", partial(page, url))
+
+
 def collect_system(collection: Collection, asked: dict[str, Any]) -> None:
     commands = {**SYSTEM_COMMANDS, **(SYSTEMD_COMMANDS if asked["manager"] == "systemd" else {})}
     for name, command in commands.items():
@@ -283,6 +302,7 @@ def main() -> None:
             "log_dir": {"type": "path"},
             "data_dir": {"type": "path"},
             "release_home": {"type": "path"},
+            "pages": {"type": "dict", "default": {}},
             "since": {"type": "str", "default": "-2h"},
             "bytes_max": {"type": "int", "default": 20_000_000},
             "seconds_max": {"type": "int", "default": 60},
@@ -292,6 +312,7 @@ def main() -> None:
     collection = Collection(module.params)
     collect_configuration(collection, module.params["config"])
     collect_services(collection, module.params)
+    collect_pages(collection, module.params["pages"])
     collect_system(collection, module.params)
     module.exit_json(changed=False, payload=collection.payload())
 

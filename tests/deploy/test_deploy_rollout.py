@@ -647,6 +647,8 @@ def test_a_support_bundle_holds_no_secret(rolled_out: Any, tmp_path: Path) -> No
     registry_log = next(text for name, text in texts.items() if name.endswith("logs/dc-east-registry"))
     assert "it said REDACTED, password=REDACTED" in registry_log
     assert "dc-east-broker-2" in texts["health"]
+    metrics = next(text for name, text in texts.items() if name.endswith("metrics/dc-east-broker-2"))
+    assert "headrace_led_partitions " in metrics
 
 
 def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:

@@ -50,12 +50,13 @@ def hostvars(controllers: dict[str, int] | None = None, leaders: dict[str, int] 
     return found
 
 
-def test_offline_comes_first_servers_before_clients_and_who_leads_last() -> None:
+def test_offline_comes_first_servers_before_clients_who_leads_last_and_loads_after_all_brokers() -> None:
     found = turn_order(HOSTS, hostvars({"e": 1, "w": 2, "off": 1}, {"e": 2, "w": 1, "off": 1}), GROUPS)
     assert found == [
-        *("off-zk-1", "off-b-2", "off-b-1", "off-reg-1", "off-load-1"),
+        *("off-zk-1", "off-b-2", "off-b-1", "off-reg-1"),
         *("e-zk-1", "e-zk-3", "e-zk-2", "e-b-2", "e-b-3", "e-b-1", "e-lb-1", "e-reg-1"),
         *("w-zk-1", "w-b-1", "w-b-2"),
+        "off-load-1",
     ]
 
 

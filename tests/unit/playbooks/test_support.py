@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
+import socket
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,38 @@ def test_a_link_to_a_secret_is_not_followed(config: Path) -> None:
     found = collection()
     support.collect_configuration(found, [str(config)])
     assert f"files{config}/link" not in found.files
+
+
+def test_a_metrics_page_is_taken_and_one_that_does_not_answer_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with (
+        http.server.HTTPServer(("127.0.0.1", 0), MetricsPage) as server,
+        socket.create_server(("127.0.0.1", 0)) as idle,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        silent = f"http://127.0.0.1:{idle.getsockname()[1]}/metrics"
+        monkeypatch.setattr(support, "PAGE_S_MAX", 0.1)
+        found = collection()
+        pages = {
+            "headrace-broker-1": f"http://127.0.0.1:{server.server_port}/metrics",
+            "headrace-load": silent,
+        }
+        support.collect_pages(found, pages)
+        server.shutdown()
+    assert found.files == {"metrics/headrace-broker-1": "headrace_up{password=REDACTED\n"}
+    assert [each.partition(":")[0] for each in found.missing] == ["metrics/headrace-load"]
+
+
+class MetricsPage(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'headrace_up{password="c4n4ry"} 1\n')
+
+    def log_message(self, *arguments: object) -> None:
+        """Nothing to say."""
 
 
 def test_what_does_not_fit_is_missing() -> None:
