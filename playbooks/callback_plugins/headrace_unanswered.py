@@ -75,7 +75,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         told = result.result.get("headrace_unanswered")
         if told and not ignore_errors:
-            self._note(result, result.host.get_name(), told)
+            self._note(result, result.result.get("headrace_unanswered_host") or result.host.get_name(), told)
 
     def _note(self, result: Any, host: str, told: str) -> None:
         if any(host in hosts for _, hosts in self._unanswered.values()):

@@ -41,9 +41,11 @@ def reason_in(said: str) -> str:
     return words[:REASON_LENGTH_MAX].strip().rstrip(".") or "no reason given"
 
 
-def answered(ask: Callable[[], dict[str, Any]], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-    """The result of a module run, or a failure that says why its host does not answer."""
-    variables = task_vars or {}
+def answered(
+    ask: Callable[[], dict[str, Any]], task_vars: dict[str, Any] | None, delegate: str | None = None
+) -> dict[str, Any]:
+    """The result of a module run, or a failure that says why the host, or the one it is delegated to, does not answer."""
+    variables = variables_of(task_vars or {}, delegate)
     try:
         result = ask()
     except AnsibleConnectionFailure as error:
@@ -63,7 +65,7 @@ class AskingAction(NormalAction):  # type: ignore[misc]
     """Runs the module of the task's name."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        return answered(lambda: NormalAction.run(self, tmp, task_vars), task_vars)
+        return answered(lambda: NormalAction.run(self, tmp, task_vars), task_vars, self._task.delegate_to)
 
     def _configure_module(self, *arguments: Any, **named: Any) -> tuple[Any, str]:
         built, path = super()._configure_module(*arguments, **named)
@@ -86,9 +88,17 @@ class LookingAction(AskingAction):
         return {"changed": False, "unanswered": result.get("headrace_unanswered") or sentence}
 
 
+def variables_of(variables: dict[str, Any], delegate: str | None) -> dict[str, Any]:
+    """Those of the host that is asked."""
+    if not delegate:
+        return variables
+    return {**variables.get("ansible_delegated_vars", {}).get(delegate, {}), "inventory_hostname": delegate}
+
+
 def unanswered(said: str, variables: dict[str, Any]) -> dict[str, Any]:
     host = variables.get("inventory_hostname", "")
     connection = str(variables.get("ansible_connection", "ssh")).rpartition(".")[2]
     address = variables.get("ansible_host", host)
     sentence = f"Host {host} does not answer ({connection} to {address}: {reason_in(said)})."
-    return {"failed": True, "changed": False, "msg": sentence, "headrace_unanswered": sentence}
+    told = {"headrace_unanswered": sentence, "headrace_unanswered_host": host}
+    return {"failed": True, "changed": False, "msg": sentence, **told}

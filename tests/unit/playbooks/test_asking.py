@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from headrace_inventory.asking import reason_in, unanswered
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+
+from headrace_inventory.asking import answered, reason_in, unanswered
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,16 @@ def test_the_sentence_names_host_connection_and_address() -> None:
         True,
         "Host zk-1 does not answer (docker to zk-1: No such container: zk-1).",
     )
+
+
+def test_where_a_task_is_delegated_the_sentence_names_whom_it_asks() -> None:
+    delegate = {"ansible_host": "10.0.0.9", "ansible_connection": "ssh"}
+    variables = {"inventory_hostname": "b-1", "ansible_delegated_vars": {"audit-1": delegate}}
+
+    def ask() -> dict[str, Any]:
+        raise AnsibleConnectionFailure("timed out")
+
+    result = answered(ask, variables, "audit-1")
+    assert result["msg"] == "Host audit-1 does not answer (ssh to 10.0.0.9: timed out)."
+    assert result["headrace_unanswered_host"] == "audit-1"
+    assert answered(ask, variables)["headrace_unanswered_host"] == "b-1"
