@@ -44,6 +44,7 @@ def _mirrors(seed: int) -> None:
 def _mirrors_that_fail_over(seed: int) -> None:
     mirror_fail_over.FailOverWorld(seed).run(STEPS)
     mirror_restores.RestoreWorld(seed).run(STEPS)
+    mirror_restores.ReverseWorld(seed).run(STEPS)
 
 
 def _aggregates(seed: int) -> None:

@@ -4,10 +4,13 @@ What is a model here, beside what `mirror_fail_over` models: who hears when that
 that write to it in between; the person who restores it, whose command may be broken off after the orders; the controller,
 which has the leader go on in another leader epoch. The source loses nothing. At the end the copy is the source's, to the last
 batch, on every replica, and nothing that clients wrote here is left.
+
+In a `ReverseWorld` the topic never was a copy: its source was one of it, which was promoted, and the first restore reverses that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any, cast
 
@@ -128,18 +131,24 @@ class RestoringBroker(Broker):
             return
         self.world.own_count += 1
         size = self.random.randint(1, 3)
-        records = [Record(0, 1, None, b"own %d/%d" % (self.world.own_count, i), []) for i in range(size)]
+        own = self.append_own(
+            [Record(0, 1, None, b"own %d/%d" % (self.world.own_count, i), []) for i in range(size)]
+        )
+        self.world.own.add(own.key)
+
+    def append_own(self, records: Sequence[Record]) -> Batch:
+        """One batch of a client's."""
         end = self.log.log_end_offset
         data = bytearray(encode_batch(records))
         Appender(self.log).append_as_leader(
             memoryview(data), leader_epoch=self.lead.leader_epoch, now_ms=self.now_ms
         )
         set_base_offset_and_epoch(data, 0, end, self.lead.leader_epoch)
-        own = Batch(end, end + size, -1, bytes(data))
-        self.source.ever[own.key] = own
-        self.world.own.add(own.key)
-        self.copied.append(own)
+        own = Batch(end, end + len(records), -1, bytes(data))
+        self.source.ever.setdefault(own.key, own)
+        self.copied.append(self.source.ever[own.key])
         self.advance()
+        return own
 
 
 class RestoreWorld(FailOverWorld):
@@ -148,11 +157,12 @@ class RestoreWorld(FailOverWorld):
     """
 
     broker_type = RestoringBroker
+    begins_as_copy = True
     may_copy_again = True
     unknown_end = -1
 
     def __init__(self, seed: int) -> None:
-        self.is_copy = True
+        self.is_copy = self.begins_as_copy
         self.own: set[tuple[int, int]] = set()
         self.own_count = self.restores = 0
         self._rounds = 0
@@ -256,6 +266,25 @@ class RestoreWorld(FailOverWorld):
             left = self.own & {(base, crc) for base, _, crc in broker.headers()}
             assert not left, f"broker {broker.number} still has what clients wrote here: {sorted(left)}"
             assert broker.log_end_offset == self.source.end, "the copy has all that the source has"
+
+
+class ReverseWorld(RestoreWorld):
+    """Clients wrote here first: `SHARED_MAX` batches at most were copied to what is the source since it took over."""
+
+    begins_as_copy = False
+    SHARED_MAX = 8
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        leader = cast("RestoringBroker", self.brokers[0])
+        for number in range(self.random.randint(0, self.SHARED_MAX)):
+            records = [Record(0, 1, None, b"shared %d" % number, [])] * self.random.randint(1, 3)
+            self.source.append_batch(records)
+            leader.append_own(records)
+        while any(broker.log_end_offset < leader.log_end_offset for broker in self.brokers):
+            for broker in self.brokers[1:]:
+                broker.fetch_from(leader)
+        self.source.elect()
 
 
 def _batch(data: bytes) -> difference.Batch:

@@ -89,17 +89,21 @@ class ModelSource:
     def _append_sizes(self, sizes: list[int]) -> None:
         for size in sizes:
             self._serial += 1
-            records = [
-                Record(0, 1000 + self._serial, None, b"%d/%d" % (self._serial, i), []) for i in range(size)
-            ]
-            data = bytes(encode_batch(records, base_offset=self.end, leader_epoch=self.leader_epoch))
-            if not self.epoch_starts or self.epoch_starts[-1][0] != self.leader_epoch:
-                self.epoch_starts.append((self.leader_epoch, self.end))
-            batch = Batch(self.end, self.end + size, self.leader_epoch, data)
-            self.batches.append(batch)
-            self.end = batch.next_offset
-            self.ever[batch.key] = batch
-            self._note()
+            self.append_batch(
+                [Record(0, 1000 + self._serial, None, b"%d/%d" % (self._serial, i), []) for i in range(size)]
+            )
+
+    def append_batch(self, records: Sequence[Record]) -> Batch:
+        """One batch of these."""
+        data = bytes(encode_batch(records, base_offset=self.end, leader_epoch=self.leader_epoch))
+        if not self.epoch_starts or self.epoch_starts[-1][0] != self.leader_epoch:
+            self.epoch_starts.append((self.leader_epoch, self.end))
+        batch = Batch(self.end, self.end + len(records), self.leader_epoch, data)
+        self.batches.append(batch)
+        self.end = batch.next_offset
+        self.ever[batch.key] = batch
+        self._note()
+        return batch
 
     def _note(self) -> None:
         """What follows what, and what a new copy may begin with."""
