@@ -318,6 +318,10 @@ class LogDirNotFoundError(KafkaError):
     code = ErrorCode.LOG_DIR_NOT_FOUND
 
 
+class ThrottlingQuotaExceededError(KafkaError):
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 class TopicDeletionDisabledError(KafkaError):
     code = ErrorCode.TOPIC_DELETION_DISABLED
 

@@ -29,6 +29,7 @@ from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import Parts
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import in_slices
+from headrace.broker.handlers.throttle import mutation_allowance
 from headrace.broker.replication.model import PartitionMetadata
 from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.tasks import outcome
@@ -94,7 +95,7 @@ def _body(broker: Services, call: Call, frame: memoryview) -> Generator[None, No
     unknown = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics = yield from _topics(broker, call, request, unknown, missing)
     if missing and may_create:
-        broker.topics.auto_create(missing)
+        broker.topics.auto_create(missing, mutation_allowance(broker, call))
     body = _spliced(call.header.version, _rest_of_answer(broker, call, request), topics)
     if not (missing and may_create):
         broker.metadata_bodies.put(broker.metadata.version, key, body)

@@ -12,6 +12,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
+from headrace.broker.handlers.throttle import mutation_allowance
 from headrace.broker.wire.api import k10_find_coordinator
 
 API = k10_find_coordinator.API
@@ -38,7 +39,7 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
 
 
 def _coordinator(broker: Services, call: Call, key_type: int, key: str) -> dict[str, Any]:
-    error, broker_id = _locate(broker, call.header.version, key_type, key)
+    error, broker_id = _locate(broker, call, key_type, key)
     endpoint = None
     if error is ErrorCode.NONE:
         endpoint = broker.metadata.endpoint(broker_id, call.client.listener)
@@ -54,16 +55,16 @@ def _coordinator(broker: Services, call: Call, key_type: int, key: str) -> dict[
     }
 
 
-def _locate(broker: Services, version: int, key_type: int, key: str) -> tuple[ErrorCode, int]:
+def _locate(broker: Services, call: Call, key_type: int, key: str) -> tuple[ErrorCode, int]:
     """The broker that coordinates `key`; begins to create the topic of its kind when that is missing."""
     if key_type not in (GROUP, TRANSACTION):
-        valid = key_type == SHARE and version >= 6
+        valid = key_type == SHARE and call.header.version >= 6
         return (ErrorCode.COORDINATOR_NOT_AVAILABLE if valid else ErrorCode.INVALID_REQUEST), -1
     is_group = key_type == GROUP
     topic = OFFSETS_TOPIC if is_group else TRANSACTIONS_TOPIC
     partitions = broker.metadata.topics(topic)
     if partitions is None:
-        broker.topics.auto_create([topic])
+        broker.topics.auto_create([topic], mutation_allowance(broker, call))
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1
     index = broker.groups.partition_for(key) if is_group else broker.transactions.partition_for(key)
     partition = partitions.get(index)

@@ -1,4 +1,4 @@
-"""CreateTopics: versions 0 to 7 (KIP-4, KIP-195, KIP-464, KIP-525, KIP-516). Only the controller creates.
+"""CreateTopics: versions 0 to 7 (KIP-4, KIP-195, KIP-464, KIP-525, KIP-516, KIP-599 from 6). Only the controller creates.
 A topic whose namesake is being deleted waits for the end of that, unless a broker that is away holds it up.
 
 Deviations: a manual assignment to a broker that is not alive is refused, where Kafka creates the topic and lets it wait for a
@@ -15,12 +15,15 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers import k32_describe_configs
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
+from headrace.broker.handlers.throttle import mutation_allowance, mutation_throttle_ms
+from headrace.broker.quotas.mutations import Allowance
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k19_create_topics
 
 API = k19_create_topics.API
 VERSIONS = (0, 7)
+QUOTA_STRICT_VERSION = 6
 CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
@@ -29,7 +32,8 @@ def handle(
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     if not broker.control.is_controller:
         return _refused(request)
-    return broker.later("create-topics", _create(broker, request))
+    allowance = mutation_allowance(broker, call, QUOTA_STRICT_VERSION)
+    return broker.later("create-topics", _create(broker, call, request, allowance))
 
 
 def _refused(request: dict[str, Any]) -> dict[str, Any]:
@@ -42,11 +46,16 @@ def _refused(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _create(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
+async def _create(
+    broker: Services, call: Call, request: dict[str, Any], allowance: Allowance
+) -> dict[str, Any]:
     counts = Counter(topic["name"] for topic in request["topics"])
     topics = [_new_topic(t) for t in request["topics"] if counts[t["name"]] == 1]
     results = await broker.topics.create(
-        topics, timeout_ms=request["timeout_ms"], validate_only=bool(request.get("validate_only"))
+        topics,
+        timeout_ms=request["timeout_ms"],
+        validate_only=bool(request.get("validate_only")),
+        allowance=allowance,
     )
     message = "Create topics request from client contains multiple entries for the same topic."
     doubled = [
@@ -60,7 +69,7 @@ async def _create(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
     for result in [*results, *doubled]:
         await asyncio.sleep(0)
         answers.append(_answer(broker, result, configs.get(result.name or "", {})))
-    return {"topics": answers}
+    return {"topics": answers, "throttle_time_ms": mutation_throttle_ms(broker, call, allowance)}
 
 
 def _new_topic(topic: dict[str, Any]) -> NewTopic:

@@ -1,4 +1,4 @@
-"""DeleteTopics: versions 0 to 6 (KIP-4, KIP-322, KIP-516: by id from 6). Only the controller deletes, and
+"""DeleteTopics: versions 0 to 6 (KIP-4, KIP-322, KIP-516: by id from 6, KIP-599 from 5). Only the controller deletes, and
 answers when the name is free again, unless a broker that is away holds a replica. No deviations.
 """
 
@@ -10,12 +10,15 @@ from uuid import UUID
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
+from headrace.broker.handlers.throttle import mutation_allowance, mutation_throttle_ms
+from headrace.broker.quotas.mutations import Allowance
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k20_delete_topics
 from headrace.broker.wire.fields import ZERO_UUID
 
 API = k20_delete_topics.API
 VERSIONS = (0, 6)
+QUOTA_STRICT_VERSION = 5
 Wish = tuple[str | None, UUID]
 
 
@@ -32,7 +35,8 @@ def handle(
     if any(name is not None and topic_id != ZERO_UUID for name, topic_id in wishes):
         message = "Topic name and topic ID can not both be specified."
         return {"responses": [_answer(wish, ErrorCode.INVALID_REQUEST, message) for wish in wishes]}
-    work = _delete(broker, wishes, request["timeout_ms"])
+    allowance = mutation_allowance(broker, call, QUOTA_STRICT_VERSION)
+    work = _delete(broker, call, wishes, request["timeout_ms"], allowance)
     return broker.later("delete-topics", work)
 
 
@@ -41,10 +45,12 @@ def _wishes(request: dict[str, Any]) -> list[Wish]:
     return [*named, *((t["name"], t["topic_id"]) for t in request.get("topics") or ())]
 
 
-async def _delete(broker: Services, wishes: list[Wish], timeout_ms: int) -> dict[str, Any]:
+async def _delete(
+    broker: Services, call: Call, wishes: list[Wish], timeout_ms: int, allowance: Allowance
+) -> dict[str, Any]:
     names = [_name_of(broker, wish) for wish in wishes]
     wanted = list(dict.fromkeys(name for name in names if name is not None))
-    results = await broker.topics.delete(wanted, timeout_ms=timeout_ms)
+    results = await broker.topics.delete(wanted, timeout_ms=timeout_ms, allowance=allowance)
     done = {result.name: result for result in results}
     answers = []
     for (name, topic_id), found in zip(wishes, names, strict=True):
@@ -53,7 +59,7 @@ async def _delete(broker: Services, wishes: list[Wish], timeout_ms: int) -> dict
             answers.append(_answer((name, topic_id), ErrorCode.UNKNOWN_TOPIC_ID, refused))
         else:
             answers.append(_answer((found, topic_id), done[found].error, done[found].message))
-    return {"responses": answers}
+    return {"responses": answers, "throttle_time_ms": mutation_throttle_ms(broker, call, allowance)}
 
 
 def _name_of(broker: Services, wish: Wish) -> str | None:

@@ -22,6 +22,7 @@ from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.quotas.mutations import Allowance
 from headrace.broker.quotas.usage import ClientUsage, unlimited
 from headrace.broker.replication.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
 from headrace.broker.replication.events import Answer, Question
@@ -141,15 +142,17 @@ class LeaderThrottle(Protocol):
 class Topics(Protocol):
     """Topics that come, grow and go; only the controller makes them so."""
 
-    def auto_create(self, topics: Sequence[str], /) -> None:
+    def auto_create(self, topics: Sequence[str], /, allowance: Allowance) -> None:
         """Begin creating topics with the broker's defaults."""
         ...
 
     async def create(
-        self, topics: Sequence[NewTopic], /, *, timeout_ms: int, validate_only: bool
+        self, topics: Sequence[NewTopic], /, *, timeout_ms: int, validate_only: bool, allowance: Allowance
     ) -> list[TopicResult]: ...
 
-    async def delete(self, names: Sequence[str], /, *, timeout_ms: int) -> list[TopicResult]: ...
+    async def delete(
+        self, names: Sequence[str], /, *, timeout_ms: int, allowance: Allowance
+    ) -> list[TopicResult]: ...
 
     async def grow(
         self,
@@ -161,6 +164,7 @@ class Topics(Protocol):
         timeout_ms: int,
         validate_only: bool,
         by_client: bool,
+        allowance: Allowance,
     ) -> TopicResult: ...
 
     async def await_leaders(
@@ -185,6 +189,14 @@ class Configurations(Protocol):
     def of_broker(self, broker: str, /) -> Mapping[str, str]: ...
 
     async def stored_of_topics(self, topics: Sequence[str], /) -> Mapping[str, Mapping[str, str]]: ...
+
+    async def is_address(self, host: str, /) -> bool:
+        """Whether it is an address, or the name of one."""
+        ...
+
+    async def stored_of_clients(self, kind: str, /) -> Mapping[str, Mapping[str, str]]: ...
+
+    async def alter_client(self, kind: str, name: str, change: Change, /, *, validate_only: bool) -> None: ...
 
     async def alter_topic(self, topic: str, change: Change, /, *, validate_only: bool) -> None: ...
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.handlers.services import Services
+from headrace.broker.quotas.mutations import Allowance
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.schema import Api
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
-EXEMPT = frozenset((FETCH_KEY, 4, 5, 6, 7, 17, 27, 36, 56, 58, 67))
+EXEMPT = frozenset((FETCH_KEY, 4, 5, 6, 7, 17, 27, 36, 56, 58))
 """Requests of brokers, and those before a client is known."""
 PERCENT = 100.0
 PRODUCE, FETCH, REQUEST, MUTATION = "produce", "fetch", "request", "controller_mutation"
@@ -68,6 +69,19 @@ def request_throttle_ms(broker: Services, call: Call, began_s: float) -> int:
     now_ms = broker.clock.monotonic_ms()
     usage = broker.client_usage.requests
     return usage.record(call.client.principal.name, call.header.client_id, percentage, now_ms)
+
+
+def mutation_allowance(broker: Services, call: Call, strict_since: int | None = None) -> Allowance:
+    """What the request may create and delete; from that version on its clients know the error of what is refused."""
+    is_strict = strict_since is not None and call.header.version >= strict_since
+    return broker.client_usage.allowance(
+        call.client.principal.name, call.header.client_id, broker.clock.monotonic_ms, is_strict=is_strict
+    )
+
+
+def mutation_throttle_ms(broker: Services, call: Call, allowance: Allowance) -> int:
+    """For how long the client waits after such a request."""
+    return mute(broker, call, {MUTATION: allowance.throttle_ms})
 
 
 def mute(broker: Services, call: Call, throttle_ms_by_quota: dict[str, int]) -> int:

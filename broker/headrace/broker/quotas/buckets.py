@@ -1,8 +1,8 @@
 """The two measures of quotas: usage and now go in, a throttle time comes out.
 
 A `Rate` looks back over windows, as org.apache.kafka.common.metrics.stats.Rate does, and lets go on when the rate is down to
-the limit; a `TokenBucket` (KIP-599) is filled at the limit and may be overdrawn once. A limit of 0 or less throttles nobody,
-as in Apache Kafka 3.9 with ZooKeeper. Pure: `now_ms` is monotonic time.
+the limit; a `TokenBucket` (KIP-599) is filled at the limit and may be overdrawn once. A limit of 0 throttles whoever uses
+anything `FOREVER`, one below that nobody, as in Apache Kafka 3.9 with ZooKeeper. Pure: `now_ms` is monotonic time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
+
+from headrace.broker.config.keys import LONG_MAX
+
+FOREVER = LONG_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +76,10 @@ class Rate:
         return sum([sample[2] for sample in samples]) * 1000 / elapsed_ms, elapsed_ms
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        if limit <= 0:
-            return 0
         rate, elapsed_ms = self.measure(now_ms)
-        return round((rate - limit) / limit * elapsed_ms) if rate > limit else 0
+        if rate <= limit or limit < 0:
+            return 0
+        return round((rate - limit) / limit * elapsed_ms) if limit else FOREVER
 
 
 class TokenBucket:
@@ -96,10 +100,14 @@ class TokenBucket:
         self._tokens -= value
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        if limit <= 0:
+        if not self.is_overdrawn(limit, now_ms) or limit < 0:
             return 0
+        return round(-self._tokens / limit * 1000) if limit else FOREVER
+
+    def is_overdrawn(self, limit: float, now_ms: int) -> bool:
+        """Whether more was used than there was; with a limit below 0 always."""
         self._fill(limit, now_ms)
-        return round(-self._tokens / limit * 1000) if self._tokens < 0 else 0
+        return self._tokens < 0
 
     def _fill(self, limit: float, now_ms: int) -> None:
         burst = limit * self._windows.span_ms / 1000

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headrace.broker.config.keys import INT_MAX, LONG_MAX, text_of
-from headrace.broker.errors import InvalidRequestError
+from headrace.broker.errors import InvalidRequestError, UnknownServerError
+from headrace.broker.quotas.entities import IPS, USERS
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -20,8 +21,36 @@ CLIENT_QUOTAS: Mapping[str, str] = {
     CONTROLLER_MUTATION_RATE: DOUBLE,
 }
 IP_QUOTAS: Mapping[str, str] = {CONNECTION_CREATION_RATE: INT}
+# Stored with users' quotas, but changed by requests of their own.
+CREDENTIALS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 # Whole numbers come as floating ones.
 _EPSILON = 1e-6
+
+
+def known_of(kind: str) -> Mapping[str, str]:
+    """The quotas that entities of that kind may have."""
+    return IP_QUOTAS if kind == IPS else CLIENT_QUOTAS
+
+
+def altered(
+    kind: str, overrides: Mapping[str, str], changes: Iterable[tuple[str, float | None]]
+) -> dict[str, str]:
+    """The overrides with some quotas set, or removed (None). Raises InvalidRequestError, UnknownServerError."""
+    changed = dict(overrides)
+    for name, value in changes:
+        if value is None:
+            changed.pop(name, None)
+            continue
+        if kind == USERS and name in CREDENTIALS:
+            raise UnknownServerError(f"{name} is no quota.")
+        changed[name] = stored_text(known_of(kind), name, value)
+    return changed
+
+
+def check_range(kind: str, overrides: Mapping[str, str]) -> None:
+    """Raises UnknownServerError, which is what Kafka answers, for a value that must not be stored."""
+    if kind == IPS and int(overrides.get(CONNECTION_CREATION_RATE, "0")) < 0:
+        raise UnknownServerError(f"Value must be at least 0 for configuration {CONNECTION_CREATION_RATE}.")
 
 
 def stored_text(known: Mapping[str, str], name: str, value: float) -> str:

@@ -7,27 +7,32 @@ last, however many names clients make up. Pure: `now_ms` is monotonic time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from headrace.broker.quotas.buckets import Bucket, Rate, TokenBucket, Windows
+from headrace.broker.config.keys import INT_MAX
+from headrace.broker.quotas.buckets import FOREVER, Bucket, Rate, TokenBucket, Windows
 from headrace.broker.quotas.limits import Entity, Limits
+from headrace.broker.quotas.mutations import UNLIMITED, Allowance
 
 BUCKETS_COUNT_MAX = 10_000
 
 
-class Share(NamedTuple):
+B = TypeVar("B", bound=Bucket)
+
+
+class Share(NamedTuple, Generic[B]):
     """What a client uses of its limit, with all that share it."""
 
-    bucket: Bucket
+    bucket: B
     limit: float
 
 
-class Usage:
+class Usage(Generic[B]):
     """One kind of quota: bytes produced, bytes fetched, time of requests, or changes of the cluster."""
 
     def __init__(
         self,
-        make_bucket: Callable[[Windows], Bucket],
+        make_bucket: Callable[[Windows], B],
         windows: Windows,
         throttle_ms_max: int | None = None,
     ) -> None:
@@ -35,9 +40,9 @@ class Usage:
         self._windows = windows
         self._throttle_ms_max = throttle_ms_max
         self._limits = Limits()
-        self._buckets: dict[Entity, Bucket] = {}
+        self._buckets: dict[Entity, B] = {}
         # By user and client id; None: no limit.
-        self._shares: dict[tuple[str, str | None], Share | None] = {}
+        self._shares: dict[tuple[str, str | None], Share[B] | None] = {}
 
     @property
     def is_limited(self) -> bool:
@@ -49,7 +54,7 @@ class Usage:
         self._limits.set(entity, value)
         self._shares.clear()
 
-    def share(self, user: str, client_id: str | None, now_ms: int) -> Share | None:
+    def share(self, user: str, client_id: str | None, now_ms: int) -> Share[B] | None:
         """Where the usage of that client is counted; None when nothing limits it."""
         key = (user, client_id)
         try:
@@ -68,7 +73,10 @@ class Usage:
             return 0
         share.bucket.record(value, share.limit, now_ms)
         throttle_ms = share.bucket.throttle_ms(share.limit, now_ms)
-        return throttle_ms if self._throttle_ms_max is None else min(throttle_ms, self._throttle_ms_max)
+        if self._throttle_ms_max is not None:
+            return min(throttle_ms, self._throttle_ms_max)
+        # Apache Kafka has no number for what never ends.
+        return 0 if throttle_ms == FOREVER else min(throttle_ms, INT_MAX)
 
     def burst(self, user: str, client_id: str | None, now_ms: int) -> float | None:
         """The most that a client which used nothing lately may use at once; None: anything."""
@@ -77,7 +85,7 @@ class Usage:
             return None
         return max(0.0, share.limit) * (self._windows.count - 1) * self._windows.size_ms / 1000
 
-    def _find(self, user: str, client_id: str, now_ms: int) -> Share | None:
+    def _find(self, user: str, client_id: str, now_ms: int) -> Share[B] | None:
         limit = self._limits.find(user, client_id)
         if limit is None:
             return None
@@ -101,13 +109,22 @@ class ClientUsage:
 
     def __init__(self, windows: Windows, controller_windows: Windows) -> None:
         """As `quota.window.*` and `controller.quota.window.*` say."""
-        self.produced = Usage(Rate, windows)
-        self.fetched = Usage(Rate, windows)
+        self.produced: Usage[Rate] = Usage(Rate, windows)
+        self.fetched: Usage[Rate] = Usage(Rate, windows)
         # In percent of one processor's time.
-        self.requests = Usage(Rate, windows, windows.size_ms)
-        # Partitions created and deleted (KIP-599).
-        self.mutations = Usage(TokenBucket, controller_windows)
+        self.requests: Usage[Rate] = Usage(Rate, windows, windows.size_ms)
+        # Partitions created and deleted.
+        self.mutations: Usage[TokenBucket] = Usage(TokenBucket, controller_windows)
         self.is_limited = False
+
+    def allowance(
+        self, user: str, client_id: str | None, monotonic_ms: Callable[[], int], *, is_strict: bool
+    ) -> Allowance:
+        """What a request may create and delete."""
+        share = self.mutations.share(user, client_id, monotonic_ms())
+        if share is None:
+            return UNLIMITED
+        return Allowance(share.bucket, share.limit, monotonic_ms, is_strict=is_strict)
 
     def limits_producer(self, user: str, client_id: str | None, now_ms: int) -> bool:
         """Whether each request of a producer is to be counted."""

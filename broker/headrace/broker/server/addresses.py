@@ -1,7 +1,10 @@
-"""What only the host tells of a configuration: the ports that were bound, the broker's own name, its directories."""
+"""What only the host tells of a configuration: the ports that were bound, the broker's own name, its directories, and what
+names of hosts stand for.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from collections.abc import Sequence
@@ -42,6 +45,32 @@ def endpoints(config: BrokerConfig) -> list[Endpoint]:
         )
         for listener in config.advertised_listeners
     ]
+
+
+def numeric(host: str) -> str | None:
+    """An address as sockets tell it, an IPv4 one never in the clothes of IPv6; None for a name, which has to be resolved."""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return None
+    return as_ipv4(str(found[0][4][0]))
+
+
+def as_ipv4(address: str) -> str:
+    """An address that a socket told; IPv4 stays IPv4 where the socket listens to IPv6, too."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+async def resolve(host: str) -> str | None:
+    """The address that is meant; None where nobody knows that name."""
+    found = numeric(host)
+    if found is not None:
+        return found
+    try:
+        names = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    return as_ipv4(str(names[0][4][0]))
 
 
 def data_directories(config: BrokerConfig) -> list[str]:

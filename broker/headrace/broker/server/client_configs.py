@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from headrace.broker.quotas.entities import CLIENTS, IPS, USERS
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import Znode, ZooKeeperClient
 from headrace.broker.zk.reads import understood
 
 logger = get_logger(__name__)
-USERS, CLIENTS, IPS = "users", "clients", "ips"
 KINDS = (USERS, CLIENTS, IPS)
 Follow = Callable[[str, str, Mapping[str, str]], None]
 
@@ -64,6 +64,11 @@ class ClientConfigs:
             name: decoded(path, znode) or {}
             for name, path, znode in zip(names, entity_paths, znodes, strict=True)
         }
+
+    async def stored_of(self, kind: str, name: str) -> dict[str, str]:
+        """The configuration of one of them, as ZooKeeper holds it now."""
+        path = paths.entity_config(kind, name)
+        return decoded(path, await self._zookeeper.get(path)) or {}
 
     async def clean(self, kind: str, name: str, version: int | None) -> bool:
         """Remove an entity that has nothing configured any more, as Kafka does; False where others lie below it.

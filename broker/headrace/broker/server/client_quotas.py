@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from headrace.broker.config.sections import Quotas
 from headrace.broker.quotas.buckets import Windows
+from headrace.broker.quotas.entities import CLIENTS, USERS
 from headrace.broker.quotas.keys import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -17,7 +18,6 @@ from headrace.broker.quotas.keys import (
     number,
 )
 from headrace.broker.quotas.usage import ClientUsage
-from headrace.broker.server.client_configs import CLIENTS, USERS
 from headrace.broker.structured_log import get_logger
 
 logger = get_logger(__name__)

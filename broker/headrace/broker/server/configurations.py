@@ -15,6 +15,7 @@ from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.topics import LogConfig, known_overrides
 from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.log.store import LogStore
+from headrace.broker.server.addresses import resolve
 from headrace.broker.server.client_configs import ClientConfigs
 from headrace.broker.server.dynamic_config import BROKERS, TOPICS, Change, DynamicConfigs
 from headrace.broker.server.mailbox import Mailbox
@@ -69,12 +70,23 @@ class Configurations:
         """What is configured for users, client ids and addresses."""
         return self._stored.clients
 
-    async def alter_client(self, kind: str, name: str, change: Change) -> None:
+    async def is_address(self, host: str) -> bool:
+        """Whether it is an address, or the name of one."""
+        return await resolve(host) is not None
+
+    async def stored_of_clients(self, kind: str) -> Mapping[str, Mapping[str, str]]:
+        """The overrides of all users, client ids or addresses by name, as `/config` holds them now."""
+        return await self._stored.clients.stored(kind)
+
+    async def alter_client(self, kind: str, name: str, change: Change, *, validate_only: bool) -> None:
         """Replace the overrides of a user, client id or address by `change(overrides)`.
 
         Raises whatever `change` raises; nothing changed then.
         """
-        await self._stored.alter(kind, name, change)
+        if validate_only:
+            change(await self._stored.clients.stored_of(kind, name))
+        else:
+            await self._stored.alter(kind, name, change)
 
     def follow(self, logs: LogStore) -> None:
         """Bring each change that is notified from now on to the logs, and to who asked with `on_change`."""

@@ -26,6 +26,7 @@ from headrace.broker.errors import (
     TopicExistsError,
     UnknownTopicOrPartitionError,
 )
+from headrace.broker.quotas.mutations import UNLIMITED, Allowance
 from headrace.broker.replication.model import (
     ReplicaAssignment,
     TopicAssignment,
@@ -82,17 +83,22 @@ class Topics:
         self._written, self._doomed = written, doomed
 
     async def create(
-        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
+        self,
+        topics: Sequence[NewTopic],
+        *,
+        timeout_ms: int,
+        validate_only: bool = False,
+        allowance: Allowance = UNLIMITED,
     ) -> list[TopicResult]:
-        """Create (or only check) topics, each on its own; in the order given.
+        """Create (or only check) topics, each on its own; in the order given. Their partitions are taken from `allowance`.
 
         Answers when the local metadata cache shows them led, or the time is over.
         """
-        work = self._create_all(topics, timeout_ms=timeout_ms, validate_only=validate_only)
+        work = self._create_all(topics, timeout_ms, validate_only, allowance)
         return await _in_time(work, [topic.name for topic in topics], timeout_ms)
 
     async def _create_all(
-        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool
+        self, topics: Sequence[NewTopic], timeout_ms: int, validate_only: bool, allowance: Allowance
     ) -> list[TopicResult]:
         deadline = Deadline(0 if validate_only else timeout_ms)
         doomed = await self._waits.until_removed([topic.name for topic in topics], deadline)
@@ -100,7 +106,7 @@ class Topics:
         for topic in topics:
             # A request may name thousands, and others wait.
             await asyncio.sleep(0)
-            results.append(await self._create(topic, doomed, validate_only=validate_only))
+            results.append(await self._create(topic, doomed, allowance, validate_only=validate_only))
         if validate_only:
             return results
         made = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
@@ -109,16 +115,20 @@ class Topics:
         late = await self._waits.until(made, lambda topic: self._waits.is_led(topic, counts[topic]), deadline)
         return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
 
-    async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[TopicResult]:
-        """Delete topics, each on its own; in the order given.
+    async def delete(
+        self, names: Sequence[str], *, timeout_ms: int, allowance: Allowance = UNLIMITED
+    ) -> list[TopicResult]:
+        """Delete topics, each on its own; in the order given. Their partitions are taken from `allowance`.
 
         Answers when the local metadata cache lost them, or the time is over.
         """
-        return await _in_time(self._delete_all(names, timeout_ms), names, timeout_ms)
+        return await _in_time(self._delete_all(names, timeout_ms, allowance), names, timeout_ms)
 
-    async def _delete_all(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
+    async def _delete_all(
+        self, names: Sequence[str], timeout_ms: int, allowance: Allowance
+    ) -> list[TopicResult]:
         deadline = Deadline(timeout_ms)
-        results = [await self._delete(name) for name in names]
+        results = [await self._delete(name, allowance) for name in names]
         done = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
         if done:
             self._doomed()
@@ -135,13 +145,14 @@ class Topics:
         timeout_ms: int,
         validate_only: bool,
         by_client: bool = False,
+        allowance: Allowance = UNLIMITED,
     ) -> TopicResult:
-        """Add partitions up to `count`; `assignments` are those of the new ones.
+        """Add partitions up to `count`; `assignments` are those of the new ones, which are taken from `allowance`.
 
         Answers when the local metadata cache shows them led, or the time is over. A mirror's copy does not grow for a
         client.
         """
-        work = self._grow_one(name, count, assignments, timeout_ms, validate_only, by_client)
+        work = self._grow_one(name, count, assignments, timeout_ms, validate_only, by_client, allowance)
         (result,) = await _in_time(work, [name], timeout_ms)
         return result
 
@@ -153,12 +164,13 @@ class Topics:
         timeout_ms: int,
         validate_only: bool,
         by_client: bool,
+        allowance: Allowance,
     ) -> list[TopicResult]:
         deadline = Deadline(timeout_ms)
         try:
             if by_client:
                 await self._check_clients_may_grow(name)
-            await self._grow(name, count, assignments, validate_only=validate_only)
+            await self._grow(name, count, assignments, allowance, validate_only=validate_only)
         except KafkaError as error:
             return [TopicResult(name=name, error=error.code, message=str(error))]
         result = TopicResult(name=name, partition_count=count)
@@ -169,7 +181,13 @@ class Topics:
         return [_timed_out(result) if late else result]
 
     async def _grow(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        allowance: Allowance,
+        *,
+        validate_only: bool,
     ) -> None:
         znode = await self._zookeeper.get(paths.topic(name))
         if znode is None or self._metadata.topics(name) is None:
@@ -182,6 +200,7 @@ class Topics:
         added = self._checks.added_partitions(old, count, assignments)
         if validate_only:
             return
+        allowance.take(len(added))
         partitions = {**old.partitions, **{p: ReplicaAssignment(replicas=r) for p, r in added.items()}}
         grown = TopicAssignment(topic=name, topic_id=old.topic_id, partitions=partitions)
         try:
@@ -190,7 +209,9 @@ class Topics:
             raise InvalidRequestError(f"The topic '{name}' was changed meanwhile, try again.") from None
         logger.info("partitions added", topic=name, partitions=count)
 
-    async def _create(self, topic: NewTopic, doomed: set[str], *, validate_only: bool) -> TopicResult:
+    async def _create(
+        self, topic: NewTopic, doomed: set[str], allowance: Allowance, *, validate_only: bool
+    ) -> TopicResult:
         try:
             partitions = self._checks.partitions_of(topic, doomed)
             configs = self._checks.configs_of(topic)
@@ -200,6 +221,7 @@ class Topics:
                 partitions={p: ReplicaAssignment(replicas=r) for p, r in partitions.items()},
             )
             if not validate_only:
+                allowance.take(len(partitions))
                 await self._write(assignment, configs)
         except KafkaError as error:
             return TopicResult(name=topic.name, error=error.code, message=str(error))
@@ -229,13 +251,15 @@ class Topics:
                 raise TopicExistsError(f"Topic '{topic}' already exists.") from None
         logger.info("topic created", topic=topic, partitions=len(assignment.partitions))
 
-    async def _delete(self, name: str) -> TopicResult:
+    async def _delete(self, name: str, allowance: Allowance) -> TopicResult:
         try:
             if not self._config.topics.delete_topic_enable:
                 raise TopicDeletionDisabledError("Topic deletion is disabled: set delete.topic.enable=true.")
             # A controller may have told of another name, which as a path would be of several znodes.
-            if self._metadata.topics(name) is None or not is_legal_name(name):
+            partitions = self._metadata.topics(name)
+            if partitions is None or not is_legal_name(name):
                 raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+            allowance.take(len(partitions))
             await self._zookeeper.ensure(paths.delete_topic(name))
         except KafkaError as error:
             return TopicResult(name=name, error=error.code, message=str(error))
@@ -253,7 +277,7 @@ class Topics:
 
         return await self._waits.until(leaders, is_shown, Deadline(timeout_ms))
 
-    def auto_create(self, topics: Sequence[str]) -> None:
+    def auto_create(self, topics: Sequence[str], allowance: Allowance = UNLIMITED) -> None:
         """Begin creating topics with the broker's defaults (internal ones with theirs), unless under way.
 
         Not before the controller has told this broker of the cluster: until then none of its topics is known here.
@@ -263,13 +287,13 @@ class Topics:
         wanted = [topic for topic in topics if topic not in self._creating]
         if wanted:
             self._creating.update(wanted)
-            self._tasks.start("auto-create", self._auto_create(wanted))
+            self._tasks.start("auto-create", self._auto_create(wanted, allowance))
 
-    async def _auto_create(self, names: Sequence[str]) -> None:
+    async def _auto_create(self, names: Sequence[str], allowance: Allowance) -> None:
         try:
             topics = [self._wanted(name) for name in names]
             timeout_ms = self._config.network.request_timeout_ms
-            for result in await self.create(topics, timeout_ms=timeout_ms):
+            for result in await self.create(topics, timeout_ms=timeout_ms, allowance=allowance):
                 if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     logger.warning("topic not created on demand", topic=result.name, reason=result.message)
         finally:

@@ -12,6 +12,7 @@ from calls import call_of
 
 from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
+from headrace.broker.quotas.usage import unlimited
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.waiting.deferred import Deferred
@@ -60,7 +61,9 @@ def broker() -> Any:
         slicing=asyncio.Lock(),
         metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
-        topics=SimpleNamespace(auto_create=created.extend),
+        topics=SimpleNamespace(auto_create=lambda names, allowance: created.extend(names)),
+        client_usage=unlimited(),
+        clock=SimpleNamespace(monotonic_ms=lambda: 0),
         configurations=SimpleNamespace(is_mirrored=lambda name: name.startswith("dc-east.")),
         created=created,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.quotas.buckets import Rate, TokenBucket, Windows
+from headrace.broker.quotas.buckets import FOREVER, Rate, TokenBucket, Windows
 
 WINDOWS = Windows(count=11, size_ms=1000)
 NOW_MS = 1_000_000
@@ -53,11 +53,15 @@ def test_what_was_not_used_after_all_counts_no_more() -> None:
 
 
 @pytest.mark.parametrize("make", [Rate, TokenBucket])
-@pytest.mark.parametrize("limit", [0, -1])
-def test_a_limit_of_nothing_throttles_nobody(make: type[Rate | TokenBucket], limit: int) -> None:
+@pytest.mark.parametrize(("limit", "throttle_ms"), [(0, FOREVER), (-1, 0)])
+def test_a_limit_of_nothing_throttles_for_ever_and_one_below_it_nobody(
+    make: type[Rate | TokenBucket], limit: int, throttle_ms: int
+) -> None:
     bucket = make(WINDOWS)
-    bucket.record(10_000, limit, NOW_MS)
+    bucket.record(0, limit, NOW_MS)
     assert bucket.throttle_ms(limit, NOW_MS) == 0
+    bucket.record(10_000, limit, NOW_MS)
+    assert bucket.throttle_ms(limit, NOW_MS + 1) == throttle_ms
 
 
 def test_tokens_may_be_overdrawn_once_and_come_back_at_the_limit() -> None:

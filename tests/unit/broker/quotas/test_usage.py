@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.broker.config.keys import INT_MAX
 from headrace.broker.quotas import usage as usage_module
 from headrace.broker.quotas.buckets import Rate, Windows
 from headrace.broker.quotas.limits import DEFAULT
@@ -47,6 +48,21 @@ def test_a_throttle_may_have_a_bound() -> None:
     usage = Usage(Rate, WINDOWS, 1000)
     usage.set_limit(("alice", ""), 1)
     assert usage.record("alice", "app", 10_000, NOW_MS) == 1000
+
+
+@pytest.mark.parametrize(("throttle_ms_max", "throttle_ms"), [(None, 0), (1000, 1000)])
+def test_a_limit_of_nothing_holds_back_only_where_a_throttle_has_a_bound(
+    throttle_ms_max: int | None, throttle_ms: int
+) -> None:
+    usage = Usage(Rate, WINDOWS, throttle_ms_max)
+    usage.set_limit(("alice", ""), 0)
+    assert usage.record("alice", "app", 10, NOW_MS) == throttle_ms
+
+
+def test_a_throttle_is_never_longer_than_can_be_told() -> None:
+    usage = Usage(Rate, WINDOWS)
+    usage.set_limit(("alice", ""), 1)
+    assert usage.record("alice", "app", 1e12, NOW_MS) == INT_MAX
 
 
 def test_only_the_clients_of_late_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

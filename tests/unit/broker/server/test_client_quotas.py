@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.broker.config.sections import Quotas
-from headrace.broker.server.client_configs import CLIENTS, IPS, USERS
+from headrace.broker.quotas.entities import CLIENTS, IPS, USERS
 from headrace.broker.server.client_quotas import ClientQuotas, client_usage
 
 NOW_MS = 1_000_000

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace.broker.server.client_configs import CLIENTS, IPS, USERS
+from headrace.broker.quotas.entities import CLIENTS, IPS, USERS
 from headrace.broker.server.dynamic_config import BROKERS, NOTIFICATION_LIFE_MS, TOPICS, DynamicConfigs
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.zk import paths

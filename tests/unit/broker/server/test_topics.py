@@ -121,7 +121,7 @@ def test_the_topics_of_coordinators_are_created_on_demand_with_their_own_setting
     topics = Topics(config, cast(Any, None), metadata, tasks, _anybody)
     created: list[NewTopic] = []
 
-    async def create(new: Sequence[NewTopic], *, timeout_ms: int) -> list[TopicResult]:
+    async def create(new: Sequence[NewTopic], **_: Any) -> list[TopicResult]:
         created.extend(new)
         return []
 

@@ -77,6 +77,21 @@ def encode_fetch(
     return parts
 
 
+def size_of(version: int, answer: Answer) -> int:
+    """The bytes of a reply with the partitions that have something to tell, as far as quotas count them."""
+    size = 4 + (_TOP.size if version >= 7 else _TOP_BEFORE_SESSIONS.size if version >= 1 else 0)
+    tags_size = len(_NO_TAGS) if version >= FLEXIBLE_VERSION else 0
+    size += tags_size + len(encode_uvarint(len(answer) + 1) if tags_size else _INT32.pack(len(answer)))
+    for topic, found in answer:
+        told = [item for item in found if item.encoded is None]
+        if told:
+            size += len(_topic_head(version, topic, len(told))) + tags_size
+        for item in told:
+            size += len(partition_head(version, item)) + tags_size
+            size += item.records.size if item.records is not None else 0
+    return size
+
+
 def _count_errors(broker: Services, error_code: int, answer: Answer) -> None:
     if error_code:
         broker.metrics.failed(API.key, error_code)

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers import throttle
 from headrace.broker.handlers.call import Call, Client
-from headrace.broker.handlers.fetch.answer import encode_fetch
+from headrace.broker.handlers.fetch.answer import encode_fetch, size_of
 from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
-from headrace.broker.handlers.fetch.head import partition_head
 from headrace.broker.handlers.fetch.plan import Reading, SessionReading
 from headrace.broker.handlers.fetch.read import TOPIC_ID_VERSION, read_fetch
 from headrace.broker.handlers.fetch_request import NO_SESSION, NO_SESSION_EPOCH, FetchRequest, FetchTopic
@@ -78,7 +77,7 @@ def _finish(
     """`began_s`: since when this request has had the broker's time."""
     error_code, session_id = ErrorCode.NONE, NO_SESSION
     if broker.client_usage.is_limited and not request.is_follower:
-        size = _size_of(call.header.version, answer)
+        size = size_of(call.header.version, answer)
         throttle_ms = throttle.fetch_throttle_ms(broker, call, size, began_s)
         if throttle_ms:
             if turn is not None:
@@ -101,16 +100,6 @@ def _finish(
             elif name is not None:
                 broker.metrics.fetched(name, size)
     return encode_fetch(broker, call, error_code, session_id, answer)
-
-
-def _size_of(version: int, answer: Answer) -> int:
-    """The bytes of the partitions that have something to tell."""
-    return sum(
-        len(partition_head(version, item)) + (item.records.size if item.records is not None else 0)
-        for _, found in answer
-        for item in found
-        if item.encoded is None
-    )
 
 
 def _count_replicated(broker: Services, topic: str, found: Iterable[Found]) -> None:
