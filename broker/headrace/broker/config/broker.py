@@ -20,7 +20,7 @@ from headrace.broker.config.keys import (
     parse_section,
     without_aliases,
 )
-from headrace.broker.config.listeners import Listener, address_text
+from headrace.broker.config.listeners import PREFIX, Listener, address_text, own_limit
 
 SECTIONS: dict[str, Any] = {
     "network": sections.Network,
@@ -74,6 +74,7 @@ class BrokerConfig:
         _check_broker_id(network, given)
         _check_security(network, listeners)
         _check_cleaner(values["logs"])
+        _check_connections(network, properties)
         advertised = _listeners("advertised.listeners", network.advertised_listeners) or listeners
         _check_advertised(advertised)
         config = cls(
@@ -98,6 +99,20 @@ class BrokerConfig:
         """The name of the listener that brokers use between them."""
         return self.network.inter_broker_listener_name or self.listeners[0].name
 
+    @property
+    def connections_per_address(self) -> dict[str, int]:
+        """How many connections single addresses, or names of hosts, may have: `max.connections.per.ip.overrides`."""
+        text = self.network.max_connections_per_ip_overrides
+        pairs = (part.strip().rpartition(":") for part in text.split(",") if part.strip())
+        return {host: int(count) for host, _, count in pairs}
+
+    def value_of_listener(self, listener: str, name: str) -> Any:
+        """The typed value of a property for one listener: `listener.name.LISTENER.NAME` comes before NAME."""
+        own = f"{PREFIX}{listener.lower()}.{name}"
+        if own in self.properties:
+            return BROKER_KEYS[name][1].parse(own, self.properties[own])
+        return self.value(name)
+
     def value(self, name: str) -> Any:
         """The typed value of a property by its Kafka name; KeyError when no section has it."""
         section, attribute = BROKER_KEYS[name][0], name.replace(".", "_")
@@ -116,12 +131,19 @@ def default_of_broker(name: str) -> Any:
     return default_of(SECTIONS[BROKER_KEYS[name][0]], name)
 
 
+def listener_key(name: str) -> Key | None:
+    """The key of a limit of one listener, `listener.name.LISTENER.NAME`; None for any other property."""
+    own = own_limit(name)
+    return None if own is None else BROKER_KEYS[own][1]
+
+
 def is_known(name: str) -> bool:
     """Whether a property means something to this broker, to Apache Kafka or to a part embedded in the broker."""
     return (
         name in BROKER_KEYS
         or name in ALIASES
         or name in foreign.CHECKED
+        or own_limit(name) is not None
         or foreign.reason_without_effect(name) is not None
         or name.startswith(PREFIXES_OF_EMBEDDED_PARTS)
     )
@@ -180,6 +202,17 @@ def _check_security(network: sections.Network, listeners: tuple[Listener, ...]) 
     name = network.inter_broker_listener_name
     if name is not None and name not in {listener.name for listener in listeners}:
         raise ConfigurationError("inter.broker.listener.name", name, "the name of one of the listeners")
+
+
+def _check_connections(network: sections.Network, properties: Mapping[str, str]) -> None:
+    if network.max_connections_per_ip == 0 and not network.max_connections_per_ip_overrides.strip():
+        raise ConfigurationError(
+            "max.connections.per.ip", "0", "a number from 1, or max.connections.per.ip.overrides beside it"
+        )
+    for name, text in properties.items():
+        key = listener_key(name)
+        if key is not None:
+            key.parse(name, text)
 
 
 def _check_cleaner(logs: sections.Logs) -> None:

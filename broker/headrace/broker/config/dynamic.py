@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, is_known
-from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, is_known, listener_key
+from headrace.broker.config.keys import ConfigurationError, Key
+from headrace.broker.config.listeners import LIMITS
 from headrace.broker.config.topics import TOPIC_CONFIGS
 from headrace.broker.errors import InvalidRequestError
 
@@ -26,8 +27,9 @@ DYNAMIC_KEYS = frozenset(
         "log.cleaner.io.buffer.size",
         "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.threads",
-        "max.connections",
+        *LIMITS,
         "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
         "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
         "transaction.partition.verification.enable",
@@ -42,6 +44,11 @@ QUOTA_KEYS = frozenset(
     )
 )
 _SYNONYMS = {name: config.key.synonyms for config in TOPIC_CONFIGS.values() for name in config.key.synonyms}
+
+
+def key_of(name: str) -> Key | None:
+    """The key of a dynamic property, whether of the broker or of one of its listeners; None for any other."""
+    return BROKER_KEYS[name][1] if name in DYNAMIC_KEYS else listener_key(name)
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
@@ -63,7 +70,8 @@ def merged(static: Mapping[str, str], *levels: Mapping[str, str]) -> dict[str, s
 def check(changed: Mapping[str, str]) -> None:
     """Raises InvalidRequestError for a key that is not dynamic and for a value that is not allowed."""
     for name, value in changed.items():
-        if name not in DYNAMIC_KEYS:
+        key = key_of(name)
+        if key is None:
             reason = (
                 "it takes effect at a start only"
                 if name in BROKER_KEYS
@@ -73,13 +81,23 @@ def check(changed: Mapping[str, str]) -> None:
                 f"Cannot update {name} dynamically: {reason if is_known(name) else 'there is no such key'}."
             )
         try:
-            BROKER_KEYS[name][1].parse(name, value)
+            parsed = key.parse(name, value)
         except ConfigurationError as error:
             raise InvalidRequestError(str(error)) from None
+        if parsed == 0 and name.endswith(LIMITS):
+            # Whoever locked all clients out could not take it back.
+            raise InvalidRequestError(f"{name}=0 is not allowed while a broker runs: give a number from 1.")
 
 
 def check_step(current: BrokerConfig, changed: Mapping[str, str]) -> None:
-    """Raises InvalidRequestError for values, already checked, that are too far from those in use."""
+    """Raises InvalidRequestError for values, already checked, that do not go with those in use."""
+    overrides = changed.get(
+        "max.connections.per.ip.overrides", current.network.max_connections_per_ip_overrides
+    )
+    if changed.get("max.connections.per.ip") == "0" and not overrides:
+        raise InvalidRequestError(
+            "max.connections.per.ip=0 is allowed only beside max.connections.per.ip.overrides."
+        )
     if "log.cleaner.threads" in changed:
         now, wanted = current.logs.log_cleaner_threads, int(changed["log.cleaner.threads"])
         if not now / 2 <= wanted <= now * 2:

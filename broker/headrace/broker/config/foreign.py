@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.listeners import own_limit
 
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "one event loop does the work of Apache Kafka's threads, with bounds of its own": (
@@ -34,10 +35,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "a move's rate forgets nothing": ("alter.log.dirs.replication.quota.window.num",),
     "each transaction has a timer of its own": (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-    ),
-    "limits on how fast connections come, or by address, come later": (
-        "max.connection.creation.rate",
-        "max.connections.per.ip.overrides",
     ),
     "only PLAINTEXT is served: security comes later": (
         "connection.failed.authentication.delay.ms",
@@ -146,7 +143,7 @@ def names_without_effect() -> Iterable[str]:
 
 def reason_without_effect(name: str) -> str | None:
     """Why a key of Apache Kafka's has no effect here; None for keys that have one and for such as are not Kafka's."""
-    if name in CHECKED:
+    if name in CHECKED or own_limit(name) is not None:
         return None
     found = _REASONS.get(name)
     return found or next(

@@ -6,6 +6,16 @@ from dataclasses import dataclass
 
 from headrace.broker.config.keys import ConfigurationError
 
+PREFIX = "listener.name."
+LIMITS = ("max.connections", "max.connection.creation.rate")
+"""Properties of a broker that each listener may have of its own, as PREFIX LISTENER.NAME; all of them are dynamic."""
+
+
+def own_limit(name: str) -> str | None:
+    """The one of LIMITS that a property sets for a listener; None for any other property."""
+    own = name.removeprefix(PREFIX).partition(".")[2] if name.startswith(PREFIX) else ""
+    return own if own in LIMITS else None
+
 
 @dataclass(frozen=True, slots=True)
 class Listener:

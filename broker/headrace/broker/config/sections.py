@@ -46,6 +46,15 @@ class Network:
     connections_max_idle_ms: int = long(600_000, "Idle connections are closed after this time.")
     max_connections: int = integer(2**31 - 1, "Connections of the broker at one time.", low=0)
     max_connections_per_ip: int = integer(2**31 - 1, "Connections from one address at one time.", low=0)
+    max_connections_per_ip_overrides: str = string(
+        "",
+        "The same for single addresses: ADDRESS:COUNT,ADDRESS:COUNT.",
+        pattern=r"(\s*\S+:\d{1,9}\s*(,\s*\S+:\d{1,9}\s*)*)?",
+        form="ADDRESS:COUNT,ADDRESS:COUNT",
+    )
+    max_connection_creation_rate: int = integer(
+        2**31 - 1, "Connections a second that the broker takes, or a listener.", low=0
+    )
     queued_max_requests: int = integer(500, "Requests of a connection that may wait for their turn.", low=1)
     max_incremental_fetch_session_cache_slots: int = integer(
         1000, "Fetch sessions that are kept (KIP-227).", low=0

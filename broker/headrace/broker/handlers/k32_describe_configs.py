@@ -12,9 +12,9 @@ from importlib.metadata import version
 from itertools import dropwhile
 from typing import Any
 
-from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, default_of_broker
+from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, default_of_broker, listener_key
 from headrace.broker.config.copies import OWN_TOPIC_CONFIGS
-from headrace.broker.config.dynamic import DYNAMIC_KEYS, QUOTA_KEYS, synonyms_of
+from headrace.broker.config.dynamic import DYNAMIC_KEYS, QUOTA_KEYS, key_of, synonyms_of
 from headrace.broker.config.inert import INERT_TOPIC_CONFIGS
 from headrace.broker.config.keys import Key, text_of
 from headrace.broker.config.topics import (
@@ -175,13 +175,20 @@ def _broker_entries(config: BrokerConfig, levels: Levels) -> Iterable[Entry]:
             continue
         is_read_only = name not in DYNAMIC_KEYS - QUOTA_KEYS
         yield _entry(name, key, text_of(config.value(name)), synonyms, read_only=is_read_only)
+    for name in sorted({name for _, texts in levels for name in texts}):
+        listeners = listener_key(name)
+        if listeners is not None:
+            synonyms = _broker_synonyms(levels, name)
+            yield _entry(name, listeners, synonyms[0]["value"], synonyms, read_only=False)
     yield _entry(RELEASE_NAME, RELEASE, version("headrace"), [], read_only=True)
 
 
 def _default_entries(levels: Levels) -> Iterable[Entry]:
     for name, text in levels[1][1].items():
         synonyms = _broker_synonyms(levels[1:2], name)
-        yield _entry(name, BROKER_KEYS[name][1], text, synonyms, read_only=name in QUOTA_KEYS)
+        key = key_of(name)
+        assert key is not None, "what is not dynamic is not in effect"
+        yield _entry(name, key, text, synonyms, read_only=name in QUOTA_KEYS)
 
 
 def _entry(name: str, key: Key, value: str | None, synonyms: list[Entry], *, read_only: bool) -> Entry:

@@ -128,6 +128,11 @@ class Connection:
         return self._client.host
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that it came by."""
+        return self._client.listener
+
+    @property
     def peer(self) -> str:
         """HOST:PORT of the client."""
         return self._transport.peer

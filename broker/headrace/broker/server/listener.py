@@ -1,36 +1,31 @@
-"""The listening sockets: bind, accept within the limits, sweep idle connections.
+"""The connections of clients: those that `server.doors` lets in, until they close or are idle for too long.
 
-Invariants: never more than `max.connections` connections (and `max.connections.per.ip` of one address): what comes
-above is accepted and closed at once with a warning; a connection without traffic for `connections.max.idle.ms` is
-closed. Owns the set of connections.
+Invariants: never more than `max.connections`, but for those of brokers by a listener of their own, for which others have to
+go; a connection without traffic for `connections.max.idle.ms` is closed. Owns the set of connections.
 """
 
 from __future__ import annotations
 
-import errno
 import socket
 import time
 from asyncio import AbstractEventLoop
-from collections import Counter
 from collections.abc import Callable
+from heapq import nsmallest
 
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.listeners import Listener, address_text
 from headrace.broker.config.sections import Network
 from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.services import Services
-from headrace.broker.log.files import advice
+from headrace.broker.quotas.connections import Connections
 from headrace.broker.server.connection import Connection
+from headrace.broker.server.doors import Doors
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
 
 logger = get_logger(__name__)
-ACCEPTS_PER_TURN_MAX = 16
-ACCEPT_PAUSE_S = 1.0
-REPEAT_MS = 60_000
-DESCRIPTORS_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def bind(listener: Listener, network: Network) -> socket.socket:
@@ -65,33 +60,32 @@ class Acceptor:
         self,
         sockets: list[tuple[Listener, socket.socket]],
         broker: Services,
+        counts: Connections,
         metrics: BrokerMetrics,
         loop: AbstractEventLoop,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._sockets = sockets
         self._broker = broker
+        self._counts = counts
         self._metrics = metrics
-        self._loop = loop
         self._turns = Turns(loop, broker.together, now)
         self._holdings = Holdings(broker.config.network.socket_request_max_bytes)
         self._connections: set[Connection] = set()
-        self._by_host: Counter[str] = Counter()
-        # When the next line about accepting that fails is due.
-        self._next_complaint_ms = 0
+        self._doors = Doors(sockets, counts, metrics, loop, broker.clock, self._let_in)
         metrics.connections = lambda: len(self._connections)
 
     def start(self) -> None:
         """Begin to accept; who connected since `bind` waits in the backlog."""
-        for listener, sock in self._sockets:
-            self._loop.add_reader(sock.fileno(), self._accept, listener, sock)
+        self._doors.open()
 
     def stop(self) -> None:
         """Stop to accept and give the addresses back; open connections stay."""
-        for _, sock in self._sockets:
-            self._loop.remove_reader(sock.fileno())
-            sock.close()
-        self._sockets = []
+        self._doors.close()
+
+    def limits_changed(self) -> None:
+        """Others hold from now on."""
+        self._close_excess()
+        self._doors.changed()
 
     def close_all(self) -> None:
         """Close every connection, for good; replies that are there leave first."""
@@ -111,42 +105,7 @@ class Acceptor:
                 logger.info("idle connection closed", peer=connection.peer)
                 connection.close()
 
-    def _accept(self, listener: Listener, listening: socket.socket) -> None:
-        for _ in range(ACCEPTS_PER_TURN_MAX):
-            try:
-                sock, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                self._accept_failed(listener, listening, error)
-                return
-            self._admit(sock, address[0], listener)
-
-    def _accept_failed(self, listener: Listener, listening: socket.socket, error: OSError) -> None:
-        """Out of descriptors the listening socket stays readable: pause instead of spinning, say so once a minute."""
-        now_ms = self._broker.clock.monotonic_ms()
-        if now_ms >= self._next_complaint_ms:
-            self._next_complaint_ms = now_ms + REPEAT_MS
-            reason = f"{error.strerror}. {advice(error)}".rstrip()
-            logger.error("cannot accept connections", listener=listener.name, reason=reason)
-        if error.errno in DESCRIPTORS_EXHAUSTED:
-            self._loop.remove_reader(listening.fileno())
-            self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listener, listening)
-
-    def _accept_again(self, listener: Listener, listening: socket.socket) -> None:
-        if self._sockets:
-            self._loop.add_reader(listening.fileno(), self._accept, listener, listening)
-
-    def _admit(self, sock: socket.socket, host: str, listener: Listener) -> None:
-        network = self._broker.config.network
-        if len(self._connections) >= network.max_connections:
-            logger.warning("connection refused", host=host, reason="max.connections is reached")
-            sock.close()
-            return
-        if self._by_host[host] >= network.max_connections_per_ip:
-            logger.warning("connection refused", host=host, reason="max.connections.per.ip is reached")
-            sock.close()
-            return
+    def _let_in(self, sock: socket.socket, host: str, listener: Listener) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -155,11 +114,20 @@ class Acceptor:
             sock, client, self._broker, self._metrics, self._turns, self._holdings, self._closed
         )
         self._connections.add(connection)
-        self._by_host[host] += 1
+        self._counts.opened(listener.name, host)
         self._metrics.connections_accepted += 1
+        self._close_excess()
+
+    def _close_excess(self) -> None:
+        """Brokers came in although the broker was full, or fewer connections may be now: others go, those least used."""
+        excess = self._counts.excess_count
+        if not excess:
+            return
+        others = [c for c in self._connections if not self._counts.is_protected(c.listener)]
+        for connection in nsmallest(excess, others, key=lambda c: (c.is_used, c.idle_since_ms)):
+            connection.close("max.connections is reached")
 
     def _closed(self, connection: Connection) -> None:
         self._connections.discard(connection)
-        self._by_host[connection.host] -= 1
-        if self._by_host[connection.host] <= 0:
-            del self._by_host[connection.host]
+        self._counts.closed(connection.listener, connection.host)
+        self._doors.changed()

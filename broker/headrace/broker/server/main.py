@@ -34,6 +34,7 @@ from headrace.broker.server.addresses import data_directories, endpoints, stored
 from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.client_quotas import ClientQuotas, client_usage
 from headrace.broker.server.cluster import Cluster
+from headrace.broker.server.connection_quotas import ConnectionQuotas
 from headrace.broker.server.controller_channel import ControllerChannel
 from headrace.broker.server.embedding import (
     BrokerHost,
@@ -167,6 +168,8 @@ class Broker:
             connect=surroundings.connect,
         )
         self.cluster.configurations.of_clients.on_change(ClientQuotas(self.client_usage).changed)
+        self.connection_quotas = ConnectionQuotas(self.config, self.tasks)
+        self.cluster.configurations.of_clients.on_change(self.connection_quotas.changed)
         self.metrics.controller_figures = self.cluster.control.controller_figures
         self.metrics.elections = self.cluster.control.elections
         self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
@@ -211,14 +214,14 @@ class Broker:
         self.cluster.configurations.on_change(services.use_config)
         self._expire_producers(self.cluster.configurations.in_effect)
         self.cluster.configurations.on_change(self._expire_producers)
-        self.acceptor = Acceptor(self.sockets, services, self.metrics, self._loop, self._surroundings.now)
-        self.acceptor.start()
+        acceptor = self.acceptor = self._make_acceptor(services)
+        acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
         housekeeping = Housekeeping(
             self.config.logs,
             self.logs,
             self.clock,
-            self.acceptor.sweep,
+            acceptor.sweep,
             self.tasks,
             self.metrics.flush_times,
             self.waiting.wake_both,
@@ -238,6 +241,16 @@ class Broker:
             self.embedded.start(name, run_embedded(embedding, name, start))
         self.readiness.phase = Phase.SERVING
         self.is_serving = self.metrics.is_serving = True
+
+    def _make_acceptor(self, services: Services) -> Acceptor:
+        quotas = self.connection_quotas
+        quotas.use_config(self.cluster.configurations.in_effect)
+        acceptor = Acceptor(
+            self.sockets, services, quotas.connections, self.metrics, self._loop, self._surroundings.now
+        )
+        quotas.on_change = acceptor.limits_changed
+        self.cluster.configurations.on_change(quotas.use_config)
+        return acceptor
 
     def _follow(self, partitions: Partitions) -> None:
         listener = self.config.inter_broker_listener

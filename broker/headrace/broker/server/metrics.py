@@ -64,6 +64,8 @@ class BrokerMetrics:
         self.throttles: dict[str, int] = {}
         self.throttle_ms: dict[str, int] = {}
         self.muted_connections = 0
+        # The same of new connections, by listener and by what held them up: (how often, milliseconds).
+        self.connection_throttles: dict[tuple[str, str], tuple[int, int]] = {}
         # Seconds by API key: of handling on the loop, and of waiting until a reply could be given.
         self.handling_seconds = [0.0] * KEY_COUNT
         self.waiting_seconds = [0.0] * KEY_COUNT
@@ -117,6 +119,11 @@ class BrokerMetrics:
         self.throttles[quota] = self.throttles.get(quota, 0) + 1
         self.throttle_ms[quota] = self.throttle_ms.get(quota, 0) + throttle_ms
 
+    def connection_throttled(self, listener: str, by: str, throttle_ms: int) -> None:
+        """A connection came sooner than the limits of its listener or of its address allow."""
+        count, together_ms = self.connection_throttles.get((listener, by), (0, 0))
+        self.connection_throttles[listener, by] = count + 1, together_ms + throttle_ms
+
     def collect(self) -> Iterator[Metric]:
         """The page's families."""
         yield CounterMetricFamily("headrace_received_bytes", "Bytes read from clients.", self.bytes_in)
@@ -143,6 +150,7 @@ class BrokerMetrics:
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
         yield from self._throttles()
+        yield from self._connection_throttles()
         yield from self._broker()
         yield from self._replication()
         yield from self._partitions()
@@ -194,6 +202,23 @@ class BrokerMetrics:
         yield GaugeMetricFamily(
             "headrace_muted_connections", "Connections that wait for a quota.", self.muted_connections
         )
+
+    def _connection_throttles(self) -> Iterator[Metric]:
+        labels = ["listener", "by"]
+        connections = CounterMetricFamily(
+            "headrace_throttled_connections",
+            "Connections that came sooner than a limit allows, by listener and by whose limit.",
+            labels=labels,
+        )
+        seconds = CounterMetricFamily(
+            "headrace_connection_throttle_seconds",
+            "Time for which they were held up, by listener and by whose limit.",
+            labels=labels,
+        )
+        for key, (count, throttle_ms) in self.connection_throttles.items():
+            connections.add_metric(key, count)
+            seconds.add_metric(key, throttle_ms / 1000)
+        yield from (connections, seconds)
 
     def _refused_writes(self) -> Iterator[Metric]:
         labels = ["directory"]
