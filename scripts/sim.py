@@ -1,8 +1,9 @@
 """`make sim`: the simulations under other seeds than the tests', until one fails.
 
 python scripts/sim.py --seeds N [--from SEED] [--only NAME] runs the machines of replication, mirrors, mirrors whose leaders fail
-over and aggregating mirrors with N seeds each, and what costs more a seed (whole brokers, audits, a cluster that mirrors
-another one) with a share of them. A seed that fails is printed with what happened in it, and how to replay it; exit 1 then.
+over and aggregating mirrors with N seeds each, and what costs more a seed (whole brokers, transactions, audits, a cluster that
+mirrors another one) with a share of them. A seed that fails is printed with what happened in it, and how to replay it; exit 1
+then.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import mirror_fail_over  # noqa: E402
 import mirror_restores  # noqa: E402
 import mirror_world  # noqa: E402
 import mirrored_clusters  # noqa: E402
+import transaction_simulation  # noqa: E402
 
 STEPS = 250
 TOLD_EVERY_SECONDS = 10.0
@@ -70,9 +72,16 @@ def _clusters(seed: int) -> object:
     return aggregated_clusters.simulate(seed)
 
 
+def _transactions(seed: int) -> object:
+    return transaction_simulation.simulate(
+        seed, transaction_simulation.SCHEDULES[seed % len(transaction_simulation.SCHEDULES)]
+    )
+
+
 SIMULATIONS: dict[str, tuple[Simulate, int]] = {
     "machines": (machine_simulation.simulate, 1),
     "brokers": (_brokers, 10),
+    "transactions": (_transactions, 5),
     "mirrors": (_mirrors, 1),
     "fail-overs": (_mirrors_that_fail_over, 1),
     "aggregates": (_aggregates, 1),

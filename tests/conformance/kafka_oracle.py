@@ -88,7 +88,7 @@ def run_tool(
 ) -> subprocess.CompletedProcess[str]:
     """One of Kafka's command line tools, by its class name."""
     return subprocess.run(
-        _tool(jars, *arguments),
+        tool_command(jars, *arguments),
         capture_output=True,
         text=True,
         timeout=timeout_s,
@@ -108,7 +108,7 @@ def check_replicas(jars: Path, bootstrap: str, topic: str, partition_count: int,
         rf"max lag is 0 for partition {topic}-\d+ at offset \d+ among {partition_count} partitions"
     )
     with report.open("w") as output:
-        command = _tool(jars, tool, "--broker-list", bootstrap, *options)
+        command = tool_command(jars, tool, "--broker-list", bootstrap, *options)
         process = subprocess.Popen(command, stdout=output, stderr=output)
         try:
             eventually(
@@ -122,7 +122,8 @@ def check_replicas(jars: Path, bootstrap: str, topic: str, partition_count: int,
     assert "match" not in report.read_text(), report.read_text()
 
 
-def _tool(jars: Path, *arguments: str) -> list[str]:
+def tool_command(jars: Path, *arguments: str) -> list[str]:
+    """The command line of one of them."""
     return [
         "java",
         "-Xmx256m",
