@@ -19,6 +19,7 @@ from raw_client import read_frame
 from headrace.broker.handlers.call import Client
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
+from headrace.broker.server.transport import PlainTransport
 from headrace.broker.server.turns import Turns
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches, frames
@@ -70,7 +71,7 @@ class House:
         far.setblocking(False)
         client = Client("127.0.0.1", "PLAINTEXT")
         connection = Connection(
-            far,
+            PlainTransport(far),
             client,
             self.broker.services,
             self.broker.metrics,

@@ -20,10 +20,20 @@ from headrace.broker.config.keys import (
     parse_section,
     without_aliases,
 )
-from headrace.broker.config.listeners import PREFIX, Listener, address_text, own_limit
+from headrace.broker.config.listeners import (
+    PREFIX,
+    Listener,
+    base_name,
+    own_limit,
+    parse_listeners,
+    protocol_map,
+    settings_of,
+    told_of,
+)
 
 SECTIONS: dict[str, Any] = {
     "network": sections.Network,
+    "tls": sections.Tls,
     "zookeeper": sections.ZooKeeper,
     "logs": sections.Logs,
     "topics": sections.Topics,
@@ -50,6 +60,7 @@ class BrokerConfig:
     """What one broker runs with; `properties` are the raw ones, the mirror's included."""
 
     network: sections.Network = field(default_factory=sections.Network)
+    tls: sections.Tls = field(default_factory=sections.Tls)
     zookeeper: sections.ZooKeeper = field(default_factory=sections.ZooKeeper)
     logs: sections.Logs = field(default_factory=sections.Logs)
     topics: sections.Topics = field(default_factory=sections.Topics)
@@ -70,13 +81,19 @@ class BrokerConfig:
             name: section(**parse_section(section, properties)) for name, section in SECTIONS.items()
         }
         network: sections.Network = values["network"]
-        listeners = _listeners("listeners", network.listeners)
+        protocols = protocol_map(network.listener_security_protocol_map)
+        listeners = parse_listeners("listeners", network.listeners, protocols)
         _check_broker_id(network, given)
-        _check_security(network, listeners)
+        _check_listeners(listeners)
         _check_cleaner(values["logs"])
         _check_connections(network, properties)
-        advertised = _listeners("advertised.listeners", network.advertised_listeners) or listeners
-        _check_advertised(advertised)
+        advertised = (
+            parse_listeners("advertised.listeners", network.advertised_listeners, protocols) or listeners
+        )
+        _check_advertised(advertised, listeners)
+        _check_between_brokers(network, advertised, properties)
+        for listener in listeners:
+            _check_settings(listener, properties)
         config = cls(
             **values,
             listeners=listeners,
@@ -97,7 +114,18 @@ class BrokerConfig:
     @property
     def inter_broker_listener(self) -> str:
         """The name of the listener that brokers use between them."""
-        return self.network.inter_broker_listener_name or self.listeners[0].name
+        name = self.network.inter_broker_listener_name
+        return self.network.security_inter_broker_protocol if name is None else name.upper()
+
+    @property
+    def control_plane_listener(self) -> str:
+        """The name of the listener by which the controller and the others talk (KIP-291)."""
+        name = self.network.control_plane_listener_name
+        return self.inter_broker_listener if name is None else name.upper()
+
+    def settings_of(self, listener: str) -> dict[str, str]:
+        """The texts of all properties as they go by a listener: `listener.name.<name>.<key>` in place of `key`."""
+        return settings_of(self.properties, listener)
 
     @property
     def connections_per_address(self) -> dict[str, int]:
@@ -140,7 +168,7 @@ def listener_key(name: str) -> Key | None:
 def is_known(name: str) -> bool:
     """Whether a property means something to this broker, to Apache Kafka or to a part embedded in the broker."""
     return (
-        name in BROKER_KEYS
+        base_name(name) in BROKER_KEYS
         or name in ALIASES
         or name in foreign.CHECKED
         or own_limit(name) is not None
@@ -170,38 +198,60 @@ def _check_broker_id(network: sections.Network, given: Mapping[str, str]) -> Non
         raise ConfigurationError("broker.id", str(broker_id), allowed)
 
 
-def _listeners(key: str, texts: tuple[str, ...]) -> tuple[Listener, ...]:
-    listeners = tuple(Listener.parse(key, text) for text in texts)
-    if len({listener.name for listener in listeners}) < len(listeners):
-        raise ConfigurationError(key, ",".join(texts), "listeners with different names")
-    return listeners
-
-
-def _check_advertised(listeners: tuple[Listener, ...]) -> None:
+def _check_listeners(listeners: tuple[Listener, ...]) -> None:
+    if not listeners:
+        raise ConfigurationError("listeners", "", "at least one NAME://HOST:PORT")
+    taken: dict[int, Listener] = {}
     for listener in listeners:
+        other = taken.setdefault(listener.port, listener)
+        # One of each family may share a port (KIP-797).
+        if other is not listener and listener.port and (":" in other.host) == (":" in listener.host):
+            raise ConfigurationError("listeners", f"{other},{listener}", "each listener a port of its own")
+
+
+def _check_settings(listener: Listener, properties: Mapping[str, str]) -> None:
+    try:
+        parse_section(sections.Tls, settings_of(properties, listener.name))
+    except ConfigurationError as error:
+        raise told_of(properties, listener.name, error) from None
+
+
+def _check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener, ...]) -> None:
+    names = {listener.name for listener in listeners}
+    for listener in advertised:
+        if listener.name not in names:
+            raise ConfigurationError("advertised.listeners", str(listener), "names that listeners has, too")
         if listener.host == NONROUTABLE_HOST:
             raise ConfigurationError(
                 "advertised.listeners",
-                f"{listener.name}://{address_text(listener.host, listener.port)}",
+                str(listener),
                 f"a routable address in place of the meta-address {NONROUTABLE_HOST}, which clients cannot connect to "
                 "(without advertised.listeners those of listeners are advertised)",
             )
 
 
-def _check_security(network: sections.Network, listeners: tuple[Listener, ...]) -> None:
-    if not listeners:
-        raise ConfigurationError("listeners", "", "at least one NAME://HOST:PORT")
-    protocols = dict(entry.partition(":")[::2] for entry in network.listener_security_protocol_map)
-    for listener in listeners:
-        if protocols.get(listener.name, listener.name) != "PLAINTEXT":
-            raise ConfigurationError(
-                "listeners",
-                f"{listener.name}://{address_text(listener.host, listener.port)}",
-                "PLAINTEXT listeners only",
-            )
-    name = network.inter_broker_listener_name
-    if name is not None and name not in {listener.name for listener in listeners}:
-        raise ConfigurationError("inter.broker.listener.name", name, "the name of one of the listeners")
+def _check_between_brokers(
+    network: sections.Network, advertised: tuple[Listener, ...], properties: Mapping[str, str]
+) -> None:
+    """The listeners that brokers use between them are among those that are told."""
+    names = {listener.name for listener in advertised}
+    name, key = network.inter_broker_listener_name, "inter.broker.listener.name"
+    protocol = network.security_inter_broker_protocol
+    if name is not None and "security.inter.broker.protocol" in properties:
+        allowed = "either inter.broker.listener.name or security.inter.broker.protocol, not both"
+        raise ConfigurationError(key, name, allowed)
+    if (protocol if name is None else name.upper()) not in names:
+        allowed = f"the name of an advertised listener ({', '.join(sorted(names))})"
+        if name is None:
+            allowed = f"an advertised listener of that name, or {allowed} as inter.broker.listener.name"
+            raise ConfigurationError("security.inter.broker.protocol", protocol, allowed)
+        raise ConfigurationError(key, name, allowed)
+    control = network.control_plane_listener_name
+    if control is not None and (
+        control.upper() not in names or control.upper() == (protocol if name is None else name.upper())
+    ):
+        allowed = "the name of an advertised listener other than that of inter.broker.listener.name"
+        raise ConfigurationError("control.plane.listener.name", control, allowed)
 
 
 def _check_connections(network: sections.Network, properties: Mapping[str, str]) -> None:

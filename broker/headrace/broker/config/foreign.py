@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.broker.config.keys import ConfigurationError
-from headrace.broker.config.listeners import own_limit
+from headrace.broker.config.listeners import base_name, own_limit
 
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "one event loop does the work of Apache Kafka's threads, with bounds of its own": (
@@ -39,7 +39,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "only PLAINTEXT is served: security comes later": (
         "connection.failed.authentication.delay.ms",
         "connections.max.reauth.ms",
-        "principal.builder.class",
         "security.providers",
     ),
     "metrics are Prometheus's (headrace.metrics.listener)": (
@@ -58,7 +57,13 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "compression.lz4.level",
         "compression.zstd.level",
     ),
-    "the controller's requests come in by the same listeners as all others": ("control.plane.listener.name",),
+    "ssl.enabled.protocols alone says it": ("ssl.protocol",),
+    "TLS is OpenSSL's here, not Java's": (
+        "ssl.keymanager.algorithm",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    ),
     "expired producers are looked for with retention": ("producer.id.expiration.check.interval.ms",),
     "tiered storage comes later": (
         "log.local.retention.bytes",
@@ -90,9 +95,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 }
 _REASONS = {name: reason for reason, names in WITHOUT_EFFECT.items() for name in names}
 PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
-    "ssl.": "only PLAINTEXT is served: security comes later",
     "sasl.": "only PLAINTEXT is served: security comes later",
-    "listener.name.": "all listeners are alike",
     "password.encoder.": "there are no passwords in ZooKeeper",
     "delegation.token.": "only PLAINTEXT is served: security comes later",
     "zookeeper.ssl.": "only PLAINTEXT is served: security comes later",
@@ -102,11 +105,20 @@ PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
     "metadata.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
 }
 
+PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+ALIKE = "all listeners are alike in it"
+# What a listener may have of its own.
+_OF_LISTENERS = ("ssl.", "principal.builder.class")
+
 Check = tuple[Callable[[str], bool], str]
 
 
 def _is_off(value: str) -> bool:
     return value.lower() in ("", "false")
+
+
+def _is_anything(value: str) -> bool:
+    return True
 
 
 def _is_empty(value: str) -> bool:
@@ -118,9 +130,13 @@ CHECKED: dict[str, Check] = {
     "create.topic.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
     "client.quota.callback.class": (_is_empty, "no value: no class of Java's can be asked here"),
     "alter.config.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
+    "principal.builder.class": (
+        lambda value: value in ("", PRINCIPAL_BUILDER),
+        f"{PRINCIPAL_BUILDER}: no class of Java's can be asked here",
+    ),
+    "ssl.engine.factory.class": (_is_empty, "no value: no class of Java's can be asked here"),
     "process.roles": (_is_empty, "no value: brokers run with ZooKeeper, there is no KRaft"),
     "remote.log.storage.system.enable": (_is_off, "false: tiered storage comes later"),
-    "security.inter.broker.protocol": (lambda value: value == "PLAINTEXT", "PLAINTEXT: security comes later"),
     "zookeeper.metadata.migration.enable": (_is_off, "false: there is no KRaft to migrate to"),
     "zookeeper.set.acl": (_is_off, "false: znodes are written without ACLs, security comes later"),
     "zookeeper.ssl.client.enable": (_is_off, "false: ZooKeeper is spoken to in plain text"),
@@ -130,10 +146,10 @@ CHECKED: dict[str, Check] = {
 
 def check(properties: Mapping[str, str]) -> None:
     """Raises ConfigurationError for a value that somebody relies on and that this broker could only pass over."""
-    for name, (is_allowed, allowed) in CHECKED.items():
-        value = properties.get(name, "").strip()
-        if name in properties and not is_allowed(value):
-            raise ConfigurationError(name, value, allowed)
+    for name, value in properties.items():
+        is_allowed, allowed = CHECKED.get(base_name(name), (_is_anything, ""))
+        if not is_allowed(value.strip()):
+            raise ConfigurationError(name, value.strip(), allowed)
 
 
 def names_without_effect() -> Iterable[str]:
@@ -143,11 +159,14 @@ def names_without_effect() -> Iterable[str]:
 
 def reason_without_effect(name: str) -> str | None:
     """Why a key of Apache Kafka's has no effect here; None for keys that have one and for such as are not Kafka's."""
-    if name in CHECKED or own_limit(name) is not None:
+    base = base_name(name)
+    if base in CHECKED or own_limit(name) is not None:
         return None
-    found = _REASONS.get(name)
+    if base != name and not base.startswith(_OF_LISTENERS):
+        return ALIKE
+    found = _REASONS.get(base)
     return found or next(
-        (r for prefix, r in PREFIXES_WITHOUT_EFFECT.items() if name.startswith(prefix)), None
+        (r for prefix, r in PREFIXES_WITHOUT_EFFECT.items() if base.startswith(prefix)), None
     )
 
 

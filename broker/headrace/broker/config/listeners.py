@@ -1,11 +1,21 @@
-"""Where a broker listens, and what it tells clients of that: entries of `listeners` and `advertised.listeners`."""
+"""Where a broker listens, what it tells clients of that, and how each listener is secured.
+
+`listeners` and `advertised.listeners` go through `listener.security.protocol.map`; a key `listener.name.<name>.<key>` sets `key`
+for one listener (KIP-103, KIP-226). Pure: sockets and stores belong to others.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.broker.config.keys import ConfigurationError
 
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+_PREFIXED = re.compile(r"listener\.name\.([^.]*)\.(.+)")
 PREFIX = "listener.name."
 LIMITS = ("max.connections", "max.connection.creation.rate")
 """Properties of a broker that each listener may have of its own, as PREFIX LISTENER.NAME; all of them are dynamic."""
@@ -24,17 +34,78 @@ class Listener:
     name: str
     host: str
     port: int
+    security_protocol: str = "PLAINTEXT"
 
     @classmethod
-    def parse(cls, key: str, text: str) -> Listener:
+    def parse(cls, key: str, text: str, protocols: Mapping[str, str]) -> Listener:
         """`NAME://HOST:PORT`, HOST may be empty or an IPv6 address in brackets; raises ConfigurationError."""
         name, separator, address = text.partition("://")
         host, colon, port = address.rpartition(":")
         if not separator or not colon or not name or not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError(key, text, "NAME://HOST:PORT, for example PLAINTEXT://0.0.0.0:9092")
-        return cls(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
+        name = name.upper()
+        if name not in protocols:
+            allowed = f"names that listener.security.protocol.map has ({', '.join(protocols)})"
+            raise ConfigurationError(key, text, allowed)
+        return cls(name, host.removeprefix("[").removesuffix("]"), int(port), protocols[name])
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether TLS is spoken there."""
+        return self.security_protocol in TLS_PROTOCOLS
+
+    def __str__(self) -> str:
+        return f"{self.name}://{address_text(self.host, self.port)}"
 
 
 def address_text(host: str, port: int) -> str:
     """HOST:PORT, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def protocol_map(entries: Iterable[str]) -> dict[str, str]:
+    """Listener name → security protocol, of the entries of `listener.security.protocol.map`. Raises ConfigurationError."""
+    key, found = "listener.security.protocol.map", {}
+    for entry in entries:
+        name, colon, protocol = entry.rpartition(":")
+        if not colon or not name or protocol.strip().upper() not in SECURITY_PROTOCOLS:
+            allowed = f"a comma-separated list of NAME:PROTOCOL, each protocol one of {', '.join(SECURITY_PROTOCOLS)}"
+            raise ConfigurationError(key, entry, allowed)
+        found[name.strip().upper()] = protocol.strip().upper()
+    return found
+
+
+def parse_listeners(key: str, texts: tuple[str, ...], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
+    """The entries of `listeners` or `advertised.listeners`. Raises ConfigurationError."""
+    listeners = tuple(Listener.parse(key, text, protocols) for text in texts)
+    if len({listener.name for listener in listeners}) < len(listeners):
+        raise ConfigurationError(key, ",".join(texts), "listeners with different names")
+    for listener in listeners:
+        if listener.security_protocol not in SERVED_PROTOCOLS:
+            allowed = f"listeners whose protocol is one of {', '.join(SERVED_PROTOCOLS)}"
+            raise ConfigurationError(key, str(listener), allowed)
+    return listeners
+
+
+def base_name(name: str) -> str:
+    """The key that `listener.name.<name>.<key>` sets for one listener; any other name as it is."""
+    match = _PREFIXED.fullmatch(name)
+    return match[2] if match else name
+
+
+def own_name(listener: str, key: str) -> str:
+    """The name by which a key is set for one listener."""
+    return f"listener.name.{listener.lower()}.{key}"
+
+
+def settings_of(properties: Mapping[str, str], listener: str) -> dict[str, str]:
+    """What goes by a listener: all properties, with those under its prefix in place of the general ones."""
+    prefix = own_name(listener, "")
+    own = {name[len(prefix) :]: text for name, text in properties.items() if name.startswith(prefix)}
+    return {**properties, **own}
+
+
+def told_of(properties: Mapping[str, str], listener: str, error: ConfigurationError) -> ConfigurationError:
+    """What is wrong with a setting of a listener, under the name by which it was given."""
+    prefixed = own_name(listener, error.key)
+    return ConfigurationError(prefixed, error.value, error.allowed) if prefixed in properties else error

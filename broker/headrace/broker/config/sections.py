@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.broker.config.keys import LONG_MAX, boolean, double, integer, long, password, string, strings
+from headrace.broker.config.listeners import SECURITY_PROTOCOLS
 
 DOUBLE_MAX = 1.7976931348623157e308
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
@@ -36,9 +37,20 @@ class Network:
         "What clients are told; the listeners when empty. Never 0.0.0.0, nor what another broker registered.",
     )
     listener_security_protocol_map: tuple[str, ...] = strings(
-        ("PLAINTEXT:PLAINTEXT",), "Listener name to security protocol; only PLAINTEXT is served."
+        ("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
+        "Listener name to security protocol: NAME:PROTOCOL.",
     )
-    inter_broker_listener_name: str | None = string(None, "The listener that brokers use between them.")
+    inter_broker_listener_name: str | None = string(
+        None, "The listener that brokers use between them; the one named as their protocol by default."
+    )
+    security_inter_broker_protocol: str = string(
+        "PLAINTEXT",
+        "The name of that listener when inter.broker.listener.name does not say it.",
+        choices=SECURITY_PROTOCOLS,
+    )
+    control_plane_listener_name: str | None = string(
+        None, "The listener by which the controller and the others talk, when it is not that one."
+    )
     socket_send_buffer_bytes: int = integer(102400, "SO_SNDBUF of a connection; -1: the system's.", low=-1)
     socket_receive_buffer_bytes: int = integer(102400, "SO_RCVBUF of a connection; -1: the system's.", low=-1)
     socket_request_max_bytes: int = integer(104857600, "The largest request, in bytes.", low=1)

@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.keys import ConfigurationError
-from headrace.broker.config.listeners import Listener
 from headrace.broker.config.properties import parse_properties
 from headrace.broker.log.checkpoints import META_PROPERTIES_FILE
 from headrace.broker.log.files import Files
@@ -23,14 +22,14 @@ from headrace.broker.replication.model import Endpoint
 def with_ports(config: BrokerConfig, sockets: list[socket.socket]) -> BrokerConfig:
     """The configuration with what the system chose in place of port 0 and of empty advertised hosts."""
     bound = {
-        listener.name: Listener(listener.name, listener.host, sock.getsockname()[1])
+        listener.name: replace(listener, port=sock.getsockname()[1])
         for listener, sock in zip(config.listeners, sockets, strict=True)
     }
     advertised = tuple(
-        Listener(
-            listener.name,
-            listener.host or socket.getfqdn(),
-            listener.port or bound[listener.name].port,
+        replace(
+            listener,
+            host=listener.host or socket.getfqdn(),
+            port=listener.port or bound[listener.name].port,
         )
         for listener in config.advertised_listeners
     )
@@ -41,7 +40,10 @@ def endpoints(config: BrokerConfig) -> list[Endpoint]:
     """What this broker registers under."""
     return [
         Endpoint(
-            listener=listener.name, security_protocol="PLAINTEXT", host=listener.host, port=listener.port
+            listener=listener.name,
+            security_protocol=listener.security_protocol,
+            host=listener.host,
+            port=listener.port,
         )
         for listener in config.advertised_listeners
     ]

@@ -20,7 +20,7 @@ from headrace.broker.wire.api import k00_produce
 
 if TYPE_CHECKING:
     from headrace.broker.server.metrics import BrokerMetrics
-    from headrace.broker.server.transport import PlainTransport
+    from headrace.broker.server.transport import Transport
 
 PRODUCE_KEY = k00_produce.API.key
 REPLY_SIZE_MAX = 1 << 20
@@ -64,7 +64,7 @@ class Channel:
 
     def __init__(
         self,
-        transport: PlainTransport,
+        transport: Transport,
         metrics: BrokerMetrics,
         now: Callable[[], float],
         *,

@@ -12,7 +12,6 @@ Whatever is wrong with the input closes this connection with one warning. Must n
 from __future__ import annotations
 
 import select
-import socket
 from asyncio import TimerHandle
 from collections import deque
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.table import serve
 from headrace.broker.server.channel import PRODUCE_KEY, Channel
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
-from headrace.broker.server.transport import PlainTransport
+from headrace.broker.server.transport import Transport
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.frames import FrameDecoder, FrameError
@@ -69,7 +68,7 @@ class Connection:
 
     def __init__(
         self,
-        sock: socket.socket,
+        transport: Transport,
         client: Client,
         broker: Services,
         metrics: BrokerMetrics,
@@ -77,7 +76,7 @@ class Connection:
         holdings: Holdings,
         on_close: Callable[[Connection], None],
     ) -> None:
-        self._transport = PlainTransport(sock)
+        self._transport = transport
         self._fd = self._transport.fd
         self._channel = Channel(
             self._transport,

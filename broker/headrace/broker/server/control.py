@@ -85,7 +85,7 @@ class Control:
             self._clock,
             self._tasks,
             broker_id=self._membership.broker_id,
-            listener=self._config.inter_broker_listener,
+            listener=self._config.control_plane_listener,
             versions=self._versions,
             make=self._make_controller,
             peers=self._make_peers,

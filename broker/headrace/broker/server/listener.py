@@ -12,6 +12,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from heapq import nsmallest
 
+from headrace.broker.auth.principal import USER, Principal
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.listeners import Listener, address_text
 from headrace.broker.config.sections import Network
@@ -20,8 +21,12 @@ from headrace.broker.handlers.services import Services
 from headrace.broker.quotas.connections import Connections
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.doors import Doors
+from headrace.broker.server.handshake import Handshake
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import BrokerMetrics
+from headrace.broker.server.tls_listeners import TlsListeners
+from headrace.broker.server.tls_transport import TlsTransport
+from headrace.broker.server.transport import PlainTransport, Transport
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
 
@@ -64,13 +69,15 @@ class Acceptor:
         metrics: BrokerMetrics,
         loop: AbstractEventLoop,
         now: Callable[[], float] = time.monotonic,
+        tls: TlsListeners | None = None,
     ) -> None:
         self._broker = broker
         self._counts = counts
         self._metrics = metrics
         self._turns = Turns(loop, broker.together, now)
         self._holdings = Holdings(broker.config.network.socket_request_max_bytes)
-        self._connections: set[Connection] = set()
+        self._tls = tls
+        self._connections: set[Connection | Handshake] = set()
         self._doors = Doors(sockets, counts, metrics, loop, broker.clock, self._let_in)
         metrics.connections = lambda: len(self._connections)
 
@@ -109,13 +116,12 @@ class Acceptor:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        client = Client(host, listener.name)
-        connection = Connection(
-            sock, client, self._broker, self._metrics, self._turns, self._holdings, self._closed
-        )
-        self._connections.add(connection)
         self._counts.opened(listener.name, host)
         self._metrics.connections_accepted += 1
+        if listener.is_tls:
+            self._shake_hands(sock, host, listener)
+        else:
+            self._serve(PlainTransport(sock), Client(host, listener.name))
         self._close_excess()
 
     def _close_excess(self) -> None:
@@ -127,7 +133,32 @@ class Acceptor:
         for connection in nsmallest(excess, others, key=lambda c: (c.is_used, c.idle_since_ms)):
             connection.close("max.connections is reached")
 
-    def _closed(self, connection: Connection) -> None:
+    def _serve(self, transport: Transport, client: Client) -> None:
+        self._connections.add(
+            Connection(
+                transport, client, self._broker, self._metrics, self._turns, self._holdings, self._closed
+            )
+        )
+
+    def _shake_hands(self, sock: socket.socket, host: str, listener: Listener) -> None:
+        def secured(handshake: Handshake, transport: TlsTransport, name: str) -> None:
+            self._connections.discard(handshake)
+            self._metrics.handshakes += 1
+            self._serve(transport, Client(host, listener.name, principal=Principal(USER, name)))
+
+        assert self._tls is not None, "listeners with TLS have something to serve with"
+        handshake = Handshake(
+            sock,
+            host,
+            self._tls[listener.name],
+            self._turns,
+            secured=secured,
+            closed=self._closed,
+            failed=self._metrics.handshake_failed,
+        )
+        self._connections.add(handshake)
+
+    def _closed(self, connection: Connection | Handshake) -> None:
         self._connections.discard(connection)
         self._counts.closed(connection.listener, connection.host)
         self._doors.changed()

@@ -62,6 +62,7 @@ from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.start_report import StartReport
 from headrace.broker.server.surroundings import Surroundings
 from headrace.broker.server.syncing import Syncs
+from headrace.broker.server.tls_listeners import TlsListeners
 from headrace.broker.server.transactions import TransactionCoordinator
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
@@ -151,6 +152,7 @@ class Broker:
         self.transactions: TransactionCoordinator | None = None
         self.acceptor: Acceptor | None = None
         self.is_serving = False
+        self.tls = TlsListeners(config)
         self.sockets = [
             (listener, surroundings.bind(listener, config.network)) for listener in config.listeners
         ]
@@ -214,6 +216,7 @@ class Broker:
         self.cluster.configurations.on_change(services.use_config)
         self._expire_producers(self.cluster.configurations.in_effect)
         self.cluster.configurations.on_change(self._expire_producers)
+        self.cluster.configurations.on_change(self.tls.use)
         acceptor = self.acceptor = self._make_acceptor(services)
         acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
@@ -246,7 +249,13 @@ class Broker:
         quotas = self.connection_quotas
         quotas.use_config(self.cluster.configurations.in_effect)
         acceptor = Acceptor(
-            self.sockets, services, quotas.connections, self.metrics, self._loop, self._surroundings.now
+            self.sockets,
+            services,
+            quotas.connections,
+            self.metrics,
+            self._loop,
+            self._surroundings.now,
+            self.tls,
         )
         quotas.on_change = acceptor.limits_changed
         self.cluster.configurations.on_change(quotas.use_config)
@@ -370,7 +379,7 @@ class Broker:
         config, membership = self.config.replication, self.cluster.membership
         channel = ControllerChannel(
             self.metadata,
-            listener=self.config.inter_broker_listener,
+            listener=self.config.control_plane_listener,
             client_id=f"headrace-{membership.broker_id}",
             timeout_ms=config.controller_socket_timeout_ms,
             connect=self._surroundings.connect,

@@ -48,6 +48,7 @@ class BrokerMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections_accepted = 0
+        self.handshakes = self.failed_handshakes = 0
         self.requests = [0] * KEY_COUNT
         self.request_bytes = [0] * KEY_COUNT
         self.request_sizes = [0] * SIZE_BUCKETS
@@ -111,6 +112,9 @@ class BrokerMetrics:
     def replicated_out(self, size: int) -> None:
         self.replicated_bytes_out += size
 
+    def handshake_failed(self) -> None:
+        self.failed_handshakes += 1
+
     def failed(self, key: int, error_code: int) -> None:
         known = (key, error_code)
         self.errors[known] = self.errors.get(known, 0) + 1
@@ -130,6 +134,12 @@ class BrokerMetrics:
         yield CounterMetricFamily("headrace_sent_bytes", "Bytes sent to clients.", self.bytes_out)
         yield CounterMetricFamily(
             "headrace_connections_accepted", "Connections accepted.", self.connections_accepted
+        )
+        yield CounterMetricFamily(
+            "headrace_tls_handshakes", "TLS handshakes that were done.", self.handshakes
+        )
+        yield CounterMetricFamily(
+            "headrace_failed_tls_handshakes", "TLS handshakes that failed.", self.failed_handshakes
         )
         yield GaugeMetricFamily("headrace_connections", "Open client connections.", self.connections())
         yield GaugeMetricFamily("headrace_parked_requests", "Requests that wait.", self.parked())

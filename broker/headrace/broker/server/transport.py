@@ -9,12 +9,28 @@ from __future__ import annotations
 import os
 import socket
 from collections import deque
+from typing import Protocol
 
 from headrace.broker.config.listeners import address_text
 from headrace.broker.log.results import LogSlice
 
 BUFFERS_PER_CALL_MAX = 512
 SENDFILE_SIZE_MAX = 1 << 20
+
+
+class Transport(Protocol):
+    """What a connection receives and sends by: without TLS, or with (`server.tls_transport`)."""
+
+    fd: int
+    peer: str
+
+    def receive_into(self, space: memoryview, /) -> int: ...
+
+    def is_over(self) -> bool: ...
+
+    def send(self, parts: deque[bytes | LogSlice], position: int) -> int: ...
+
+    def close(self) -> None: ...
 
 
 class PlainTransport:
@@ -28,7 +44,7 @@ class PlainTransport:
         self.receive_into = sock.recv_into
         self.close = sock.close
         self.fd = sock.fileno()
-        self.peer = _peer_of(sock)
+        self.peer = peer_of(sock)
 
     def is_over(self) -> bool:
         """Whether the client has sent its last byte and all were received; nothing is received by this."""
@@ -60,10 +76,8 @@ class PlainTransport:
         left = part.size - position
         if left <= 0:
             return 0
+        check_uncut(part)
         assert part.file is not None
-        if part.position + part.size > part.file.cut_at:
-            # Other batches may lie there by now.
-            raise OSError(f"the log was cut at {part.file.cut_at}, before this was sent")
         start = part.position + position
         sent = os.sendfile(self.fd, part.file.fileno(), start, min(left, SENDFILE_SIZE_MAX))
         if sent == 0:
@@ -71,7 +85,16 @@ class PlainTransport:
         return sent
 
 
-def _peer_of(sock: socket.socket) -> str:
+def check_uncut(part: LogSlice) -> None:
+    """Raises OSError when the log was cut since the slice was made."""
+    assert part.file is not None
+    if part.position + part.size > part.file.cut_at:
+        # Other batches may lie there by now.
+        raise OSError(f"the log was cut at {part.file.cut_at}, before this was sent")
+
+
+def peer_of(sock: socket.socket) -> str:
+    """HOST:PORT of the other end."""
     try:
         host, port = sock.getpeername()[:2]
     except OSError:

@@ -38,6 +38,16 @@ _FLEXIBLE_FROM = {key: _NEVER if api.flexible is None else api.flexible for key,
 _new_tuple = tuple.__new__
 
 
+# A record of RFC 8446 that begins a handshake: its type, and the versions that clients put there.
+_TLS_HANDSHAKES = range(0x16030000, 0x16040000)
+
+
+def _refusal(size: int, size_max: int) -> str:
+    if size in _TLS_HANDSHAKES:
+        return "it speaks TLS, which this listener does not"
+    return f"a frame of {size} bytes is not between 0 and {size_max}"
+
+
 class FrameError(ValueError):
     """A size that no frame may have: close the connection. `frames` are the whole ones before it."""
 
@@ -118,7 +128,7 @@ class FrameDecoder:
         while end - start >= _PREFIX:
             (size,) = _SIZE.unpack_from(view, start)
             if not 0 <= size <= self.size_max:
-                raise FrameError(f"a frame of {size} bytes is not between 0 and {self.size_max}", frames)
+                raise FrameError(_refusal(size, self.size_max), frames)
             stop = start + _PREFIX + size
             if stop > end:
                 wanted = _PREFIX + size

@@ -86,10 +86,21 @@ def test_flushing_falls_back_on_the_schedulers_interval(properties: dict[str, st
         ("log.cleaner.min.cleanable.ratio", "1.5", "a number from 0 to 1"),
         ("listeners", "127.0.0.1:9092", "NAME://HOST:PORT"),
         ("listeners", "PLAINTEXT://:70000", "NAME://HOST:PORT"),
-        ("listeners", "SSL://:9093", "PLAINTEXT listeners only"),
+        ("listeners", "B://:9093", "names that listener.security.protocol.map has (A, PLAINTEXT)"),
         ("listeners", "A://:1,A://:2", "listeners with different names"),
         ("listeners", "", "at least one"),
-        ("inter.broker.listener.name", "OTHER", "the name of one of the listeners"),
+        ("listeners", "A://:1,PLAINTEXT://:1", "each listener a port of its own"),
+        ("listeners", "A://:1", "an advertised listener of that name"),
+        ("advertised.listeners", "A://:1", "names that listeners has, too"),
+        ("inter.broker.listener.name", "OTHER", "the name of an advertised listener (PLAINTEXT)"),
+        ("security.inter.broker.protocol", "SSL", "an advertised listener of that name"),
+        ("security.inter.broker.protocol", "TLS", "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+        ("control.plane.listener.name", "OTHER", "other than that of inter.broker.listener.name"),
+        ("control.plane.listener.name", "PLAINTEXT", "other than that of inter.broker.listener.name"),
+        ("listener.security.protocol.map", "A:TLS", "each protocol one of PLAINTEXT, SSL"),
+        ("listener.name.plaintext.ssl.client.auth", "maybe", "one of none, requested, required"),
+        ("principal.builder.class", "a.Builder", "DefaultKafkaPrincipalBuilder"),
+        ("listener.name.plaintext.ssl.engine.factory.class", "a.Factory", "no value"),
     ],
 )
 def test_a_bad_value_is_refused_with_key_value_and_what_is_allowed(
@@ -98,6 +109,9 @@ def test_a_bad_value_is_refused_with_key_value_and_what_is_allowed(
     properties = {"listener.security.protocol.map": "A:PLAINTEXT,PLAINTEXT:PLAINTEXT", key: value}
     with pytest.raises(ConfigurationError) as caught:
         BrokerConfig.from_properties(properties)
+    if (key, value) == ("listeners", "A://:1"):
+        # Without a listener for brokers it is their protocol that has none.
+        key, value = "security.inter.broker.protocol", "PLAINTEXT"
     assert caught.value.key == key
     assert value in str(caught.value)
     assert allowed in caught.value.allowed
@@ -126,6 +140,33 @@ def test_listeners_are_advertised_unless_others_are_given() -> None:
         config_of(listeners="PLAINTEXT://0.0.0.0:1")
     config = config_of(listeners="PLAINTEXT://0.0.0.0:1", advertised_listeners="PLAINTEXT://name:2")
     assert config.advertised_listeners == (Listener("PLAINTEXT", "name", 2),)
+
+
+def test_listeners_have_protocols_and_settings_of_their_own() -> None:
+    properties = {
+        "listeners": "INSIDE://:1,outside://:2,CONTROL://:3",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT, outside:plaintext,CONTROL:PLAINTEXT",
+        "inter.broker.listener.name": "inside",
+        "control.plane.listener.name": "CONTROL",
+        "ssl.client.auth": "none",
+        "listener.name.outside.ssl.client.auth": "required",
+    }
+    config, unknown = BrokerConfig.from_properties(properties)
+    assert unknown == []
+    assert [listener.name for listener in config.listeners] == ["INSIDE", "OUTSIDE", "CONTROL"]
+    assert (config.inter_broker_listener, config.control_plane_listener) == ("INSIDE", "CONTROL")
+    assert config.settings_of("OUTSIDE")["ssl.client.auth"] == "required"
+    assert config.settings_of("INSIDE")["ssl.client.auth"] == "none"
+
+
+def test_a_listener_of_each_family_may_share_a_port() -> None:
+    config = config_of(listeners="PLAINTEXT://127.0.0.1:1,SSL://[::1]:1")
+    assert [listener.port for listener in config.listeners] == [1, 1]
+
+
+def test_the_listener_between_brokers_is_said_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"either inter\.broker\.listener\.name or security\.inter"):
+        config_of(inter_broker_listener_name="PLAINTEXT", security_inter_broker_protocol="PLAINTEXT")
 
 
 def test_a_topics_own_values_come_before_the_brokers() -> None:

@@ -28,6 +28,7 @@ from headrace.broker.server.channel import PARKED_MAX, REPLY_SIZE_MAX
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import KEY_COUNT
+from headrace.broker.server.transport import PlainTransport
 from headrace.broker.server.turns import TURN_S, Turns
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.round import Round
@@ -70,12 +71,12 @@ class Bench:
             PRODUCE: Handler(PRODUCE, "P", 0, 1, APIS[PRODUCE], None, self.serve_run),
         }
         monkeypatch.setattr(table, "HANDLERS", handlers)
-        monkeypatch.setattr(transport, "_peer_of", lambda sock: "peer")
+        monkeypatch.setattr(transport, "peer_of", lambda sock: "peer")
         self.readings_closed = 0
         self.turns = Turns(self.loop, Round(), lambda: self.now_s)  # type: ignore[arg-type]
         self.holdings = Holdings(0)
         self.connection = Connection(
-            ours,
+            PlainTransport(ours),
             Client("host", "PLAINTEXT", reading=SimpleNamespace(close=self.close_reading)),
             broker,  # type: ignore[arg-type]
             self.metrics,  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from headrace.broker.server import transport
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.metrics import BrokerMetrics
+from headrace.broker.server.transport import PlainTransport
 from headrace.broker.server.turns import Turns
 from headrace.broker.waiting.round import Round
 from headrace.broker.wire.api import APIS
@@ -38,7 +39,7 @@ class Crowd:
         self.reply_size = 10
         handler = Handler(METADATA, "M", 0, 1, APIS[METADATA], self.serve)
         monkeypatch.setattr(table, "HANDLERS", {METADATA: handler})
-        monkeypatch.setattr(transport, "_peer_of", lambda sock: "peer")
+        monkeypatch.setattr(transport, "peer_of", lambda sock: "peer")
         network = SimpleNamespace(socket_request_max_bytes=100 * MB)
         self.metrics: Any = BrokerMetrics()
         self.broker: Any = SimpleNamespace(
@@ -56,7 +57,7 @@ class Crowd:
         client.setblocking(False)
         self.connections.append(
             Connection(
-                ours,
+                PlainTransport(ours),
                 Client("host", "PLAINTEXT"),
                 self.broker,
                 self.metrics,
