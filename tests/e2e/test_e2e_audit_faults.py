@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of, values_of
 from commands import headrace
-from confluent_kafka import Message
+from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic
 from load_helpers import create_topic
@@ -463,7 +463,7 @@ def flip(data: Path, topic: str, offset: int) -> None:
 
 
 def run_script(
-    name: str, world: AuditWorld, home: Path, **variables: str
+    name: str, world: AuditWorld, home: Path, code: int = 0, /, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Commands of docs/events-and-audit.md."""
     environment = {
@@ -475,7 +475,9 @@ def run_script(
         **variables,
     }
     command = ["bash", str(Path(__file__).with_name(name))]
-    return subprocess.run(command, cwd=home, env=environment, check=True, timeout=120, capture_output=True)
+    done = subprocess.run(command, cwd=home, env=environment, check=False, timeout=120, capture_output=True)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def check_accepted(world: AuditWorld, before: dict[str, Any]) -> None:
@@ -553,3 +555,35 @@ def test_the_page_fetches_nothing_and_shows_the_numbers(world: AuditWorld) -> No
     assert report["verdict"] == "incomplete"
     assert ">123 unknown<" in shown
     assert not any(mark in shown for mark in ('src="', "url(http", "@import", "<link", "<script"))
+    check_groups(world)
+
+
+def check_groups(world: AuditWorld) -> None:
+    """A group that read a part of one partition, and which retention overtakes there; one that nobody asks for."""
+    ends = [end_offset(world.live.bootstrap, TOPIC, partition) for partition in (0, 1)]
+    for group, offsets in (("billing", [ends[0] - 5, ends[1]]), ("others", [0])):
+        consumer = Consumer({"bootstrap.servers": world.live.bootstrap, "group.id": group})
+        places = [TopicPartition(TOPIC, partition, offset) for partition, offset in enumerate(offsets)]
+        consumer.commit(offsets=places, asynchronous=False)
+        consumer.close()
+    (row,) = groups_told(world, code=0)
+    assert (row["group"], row["topic"], row["read"], row["unread"], row["lost"]) == (
+        "billing",
+        TOPIC,
+        118,
+        5,
+        0,
+    )
+    assert row["whole_up_to_ms"] > 0
+    gone = TopicPartition(TOPIC, 0, ends[0] - 2)
+    admin = AdminClient({"bootstrap.servers": world.live.bootstrap})
+    admin.delete_records([gone])[gone].result(20)
+    (row,) = groups_told(world, code=1)
+    assert (row["read"], row["unread"], row["lost"]) == (118, 2, 3)
+    assert sum(count for _, count in row["lost_windows"]) == 3
+
+
+def groups_told(world: AuditWorld, *, code: int) -> list[dict[str, Any]]:
+    done = run_script("audit_groups.sh", world, world.home, code)
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["groups"]
+    return rows

@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "accept": "headrace.audit.accept_command",
     "count": "headrace.audit.count_command",
+    "groups": "headrace.audit.groups_command",
     "recount": "headrace.audit.recount_command",
     "reload": "headrace.audit.reload_command",
     "reopen": "headrace.audit.accept_command",

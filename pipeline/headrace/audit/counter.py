@@ -383,7 +383,7 @@ def published_positions(client: LogClient, tier: CounterTier, datacenter: str) -
         begin = max(ends.start, ends.end - size)
         own = [
             item
-            for item in _records(client, begin, ends.end)
+            for item in records_between(client, begin, ends.end)
             if (item.tier, item.datacenter) == (tier, datacenter)
         ]
         if begin == ends.start or any(isinstance(item, Barrier) for item in own):
@@ -391,7 +391,10 @@ def published_positions(client: LogClient, tier: CounterTier, datacenter: str) -
         size *= 4
 
 
-def _records(client: LogClient, begin: int, end: int) -> Iterator[CountRecord]:
+def records_between(client: LogClient, begin: int, end: int) -> Iterator[CountRecord]:
+    """Yield the count records at these offsets of `headrace.counts`; what cannot be read is passed over with a warning."""
+    if begin >= end:
+        return
     wanted = OffsetRange(topic=COUNTS.topic, partition=COUNTS.partition, first_offset=begin, next_offset=end)
     for chunk in chunks(client, wanted):
         for part in chunk.records:

@@ -26,7 +26,9 @@ from headrace.broker.wire.api import (
     k01_fetch,
     k02_list_offsets,
     k08_offset_commit,
+    k09_offset_fetch,
     k10_find_coordinator,
+    k16_list_groups,
     k23_offset_for_leader_epoch,
     k32_describe_configs,
 )
@@ -50,6 +52,8 @@ FETCH_BY_ID: Final = 13
 FETCH_BY_NAME: Final = 12
 """The last version of Fetch that names topics; later ones give their ids (KIP-516)."""
 OFFSET_COMMIT_VERSION: Final = 7
+OFFSET_FETCH_VERSION: Final = 7
+LIST_GROUPS_VERSION: Final = 3
 FIND_COORDINATOR_VERSION: Final = 2
 DESCRIBE_CONFIGS_VERSION: Final = 1
 TOPIC_RESOURCE: Final = 2
@@ -184,6 +188,41 @@ class LogClient:
             return _fetched(data, Origin(link.number, epoch))
 
         return self._cluster.retried(attempt, partition.topic)
+
+    def offsets_since(
+        self, partitions: Collection[TopicPartition], since_ms: int
+    ) -> dict[TopicPartition, int]:
+        """Return each partition's first offset of that time or later; -1 where there is none."""
+        return self._list_offsets(partitions, since_ms, ATTEMPTS_MAX)
+
+    def groups(self) -> list[str]:
+        """Return the names of all consumer groups, as every broker tells of those that it coordinates."""
+
+        def attempt() -> list[str]:
+            found: set[str] = set()
+            for address in self._cluster.view.addresses.values():
+                answer = self._cluster.to(address).ask(k16_list_groups.API, LIST_GROUPS_VERSION, {})
+                _check(answer["error_code"], "the groups of a broker")
+                found |= {group["group_id"] for group in answer["groups"]}
+            return sorted(found)
+
+        return self._cluster.retried(attempt, None)
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """Return what a group has committed, by partition."""
+        request = {"group_id": group, "topics": None, "require_stable": False}
+
+        def attempt() -> dict[TopicPartition, int]:
+            answer = self._coordinator(group).ask(k09_offset_fetch.API, OFFSET_FETCH_VERSION, request)
+            _check(answer["error_code"], f"the offsets of group {group}")
+            return {
+                TopicPartition(topic["name"], found["partition_index"]): found["committed_offset"]
+                for topic in answer["topics"]
+                for found in topic["partitions"]
+                if not found["error_code"] and found["committed_offset"] >= 0
+            }
+
+        return self._cluster.retried(attempt, None)
 
     def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd:
         """Return where a leader epoch ends in the log of its leader (KIP-320)."""
