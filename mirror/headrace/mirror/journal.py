@@ -210,6 +210,10 @@ class Journal:
         """The rot that was told to be passed over last, if any."""
         return self._states.skip_of(place_of(partition.topic, partition.partition))
 
+    def skip_at(self, place: bytes) -> SkipOrder | None:
+        """The same of a partition that is brought into an aggregate, `<source>.<topic>-<partition>`."""
+        return self._states.skip_of(place)
+
     def restore_of(self, lead: Lead) -> RestoreOrder | None:
         """How the copy is to be restored, as long as it is not."""
         if not self._states.restores_count:

@@ -12,9 +12,11 @@ import click
 
 from headrace.broker.errors import ErrorCode
 from headrace.mirror import orders, overview, state
+from headrace.mirror.aggregate.stream import Rot
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.questions import UNKNOWN
+from headrace.mirror.reports import AggregateReport
 from headrace.mirror.state import SkipOrder, State, topic_of
 from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, states_of
 
@@ -49,6 +51,9 @@ async def skip(
     client: ClusterClient, topic: str, partition: int, offsets: Offsets, *, dry_run: bool = False
 ) -> str:
     """Order a skip, unless it is done already; answers what to say of it."""
+    brought = await _brought(client, topic, partition)
+    if brought is not None:
+        return await _skip_in_aggregate(client, brought, offsets, dry_run=dry_run)
     found = await _state_of(client, topic, partition)
     first, last = offsets
     place = f"{topic}-{partition}"
@@ -64,6 +69,42 @@ async def skip(
         f"Offsets {first} to {last} of {place}, {count} message{'s' if count > 1 else ''} at most, "
         f"{'would' if dry_run else 'will'} never be in the copy: "
         f"the source's data there is rotten. The copy goes on behind them; the loss is recorded as a finding."
+    )
+
+
+async def _brought(client: ClusterClient, topic: str, partition: int) -> AggregateReport | None:
+    """What its owner tells of a source's partition, `<source>.<topic>`, that is brought into an aggregate, if it is one."""
+    reports = sorted((await reports_of(client)).values(), key=lambda report: report.at_ms)
+    found = [
+        told
+        for report in reports
+        for told in report.aggregates
+        if (f"{told.source}.{told.topic}", told.partition) == (topic, partition)
+    ]
+    return found[-1] if found else None
+
+
+async def _skip_in_aggregate(
+    client: ClusterClient, told: AggregateReport, offsets: Offsets, *, dry_run: bool
+) -> str:
+    topic, (first, last) = f"{told.source}.{told.topic}", offsets
+    place = f"{topic}-{told.partition}"
+    if not told.rotten:
+        raise click.ClickException(f"{place} is not rotten, there is nothing to skip")
+    known_first, _, known_last = told.rotten.partition("-")
+    if str(first) != known_first or known_last not in (str(last), "LAST"):
+        raise click.ClickException(
+            f"{place} is rotten at offsets {told.rotten}, not {first}-{last}: give --offsets {told.rotten}"
+        )
+    if not dry_run:
+        order = SkipOrder(rot=Rot(first, last).name, last_offset=last)
+        key = state.key_of(state.place_of(topic, told.partition), state.SKIP)
+        await publish(client, key, state.SKIP, state.encode_skip(order))
+    count = last - first + 1
+    return (
+        f"Offsets {first} to {last} of {place}, {count} message{'s' if count > 1 else ''} at most, "
+        f"{'would' if dry_run else 'will'} never be in {told.topic}: the source's data there is rotten. "
+        "What lies behind them is brought within some seconds."
     )
 
 

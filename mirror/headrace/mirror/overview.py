@@ -160,8 +160,15 @@ def _aggregate_row(report: Report, told: AggregateReport, now_ms: int) -> Row:
         "owner": report.broker,
         "state": "unknown" if silence else told.state,
         "lag": None if silence else told.lag,
-        "reason": silence or told.reason or None,
+        "reason": silence or _reason_of(told) or None,
     }
+
+
+def _reason_of(told: AggregateReport) -> str:
+    if not told.rotten:
+        return told.reason
+    command = f"headrace mirror skip {told.source}.{told.topic} {told.partition} --offsets {told.rotten}"
+    return f"{told.reason}; `{command}` gives it up"
 
 
 def _sync_row(report: Report, sync: SyncReport, now_ms: int) -> Row:

@@ -89,6 +89,7 @@ def _owned(group: Group, now_ms: int) -> Iterable[AggregateReport]:
             state=WAITING if is_waiting else held.condition,
             lag=held.lag_messages(now_ms),
             reason=shortened(held.reason),
+            rotten=held.rotten,
         )
 
 

@@ -96,6 +96,8 @@ class AggregateReport:
     state: str
     lag: int | None
     reason: str
+    rotten: str = ""
+    """The source's offsets at which it stopped as rotten, as `--offsets` takes them, or nothing."""
 
 
 def failed(source: str, what: str, before: SyncReport | None, problem: str) -> SyncReport:
@@ -176,6 +178,7 @@ def decode(value: bytes) -> Report:
                 AggregateReport(
                     partition=int(item["partition"]),
                     lag=_number(item["lag"]),
+                    rotten=str(item.get("rotten", "")),
                     **_texts(item, "source", "topic", "state", "reason"),
                 )
                 for item in fields.get("aggregates", ())

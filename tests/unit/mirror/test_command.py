@@ -15,9 +15,12 @@ from mirror_kit import finding
 
 from headrace.broker.wire.batches import Record
 from headrace.mirror import ordering, orders, topics_command
+from headrace.mirror.aggregate.stream import Rot
 from headrace.mirror.command import OffsetRangeType
 from headrace.mirror.findings import Kind
 from headrace.mirror.names import CopyNames
+from headrace.mirror.own_topics import SOURCES
+from headrace.mirror.reports import AggregateReport, Report
 from headrace.mirror.state import Skip, State, decode_skip, state_key
 from headrace.mirror.states import States
 from headrace.mirror.told import states_of
@@ -61,8 +64,11 @@ class Cluster:
     def __init__(self, found: State) -> None:
         self.found = found
         self.orders: list[tuple[bytes, bytes]] = []
+        self.reports: list[Report] = []
 
     async def read(self, topic: str) -> dict[int, list[Any]]:
+        if topic == SOURCES:
+            return {0: [Record(n, n, b"", report.encode(), []) for n, report in enumerate(self.reports)]}
         return {0: [Record(0, 1000, b"dc-east.t-0", self.found.encode(), [])]}
 
     async def leader_of(self, topic: str, partition: int) -> int:
@@ -117,6 +123,45 @@ def test_a_skip_of_anything_else_is_refused(found: State, offsets: tuple[int, in
         skipped(cluster, *offsets)
     assert sentence in refused.value.message
     assert cluster.orders == []
+
+
+def aggregate(rotten: str) -> AggregateReport:
+    return AggregateReport(
+        source="dc-west", topic="t", partition=3, state="stopped", lag=None, reason="rot: …", rotten=rotten
+    )
+
+
+def skipped_of_aggregate(*rotten: str, offsets: tuple[int, int] = (100, 149)) -> tuple[str, Cluster]:
+    cluster = Cluster(KNOWN)
+    cluster.reports = [
+        Report(broker=n, at_ms=n, sources=(), topics=(), partitions=(), aggregates=(aggregate(one),))
+        for n, one in enumerate(rotten)
+    ]
+    return asyncio.run(ordering.skip(cast("Any", cluster), "dc-west.t", 3, offsets)), cluster
+
+
+@pytest.mark.parametrize("known", ["100-149", "100-LAST"])
+def test_rot_of_a_source_is_skipped_for_its_aggregate(known: str) -> None:
+    said, cluster = skipped_of_aggregate("", known)
+    assert said.startswith("Offsets 100 to 149 of dc-west.t-3, 50 messages at most, will never be in t: ")
+    ((key, value),) = cluster.orders
+    order = decode_skip(value)
+    assert (key, order.rot, order.last_offset) == (b"dc-west.t-3/skip", Rot(100, 149).name, 149)
+    assert Rot(100, 149).is_ended_by(order)
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        ("", "dc-west.t-3 is not rotten, there is nothing to skip"),
+        ("100-150", "is rotten at offsets 100-150, not 100-149: give --offsets 100-150"),
+        ("99-LAST", "is rotten at offsets 99-LAST, not 100-149"),
+    ],
+)
+def test_a_skip_of_anything_else_of_a_source_is_refused(known: str, sentence: str) -> None:
+    with pytest.raises(click.ClickException) as refused:
+        skipped_of_aggregate("100-149", known)
+    assert sentence in refused.value.message
 
 
 def test_a_skip_that_is_done_is_not_ordered_again() -> None:

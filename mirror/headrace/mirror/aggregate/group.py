@@ -23,19 +23,22 @@ from headrace.mirror.aggregate.topics import keep_in_step
 from headrace.mirror.pause import Pause
 from headrace.mirror.progress import Progress
 from headrace.mirror.source import Source
+from headrace.mirror.state import SkipOrder, place_of
 
 logger = get_logger(__name__)
 LOOK_SECONDS = 0.25
 
 
 class Orders(Protocol):
-    """What people ordered, by the source's name or the topic's."""
+    """What people ordered, by the source's name, the topic's, or `<source>.<topic>-<partition>`."""
 
     def choice_of(self, source: str) -> re.Pattern[str] | None: ...
 
     def limit_of(self, source: str) -> int | None: ...
 
     def is_paused(self, topic: str) -> bool: ...
+
+    def skip_at(self, place: bytes) -> SkipOrder | None: ...
 
 
 class Group:
@@ -115,8 +118,13 @@ class Group:
         wanted = {held.leader for held in self.held.values()} & self.source.addresses.keys()
         for node in wanted:
             if node not in self._pullers or self._pullers[node].done():
-                puller = Puller(self.source, node, self.held, self._registry, self._session, self._target)
+                puller = Puller(
+                    self.source, node, self.held, self._registry, self._session, self._target, self._skip_of
+                )
                 self._pullers[node] = self._tasks.create_task(puller.run())
+
+    def _skip_of(self, key: PartitionKey) -> SkipOrder | None:
+        return self._orders.skip_at(place_of(f"{self.source.config.name}.{key[0]}", key[1]))
 
     def _target(self) -> Target:
         return Target(self._cluster, self.source.tunables.request_timeout_ms)

@@ -55,6 +55,12 @@ class Held:
         """Why it does not go on, or nothing."""
         return self.problem or (self.stream.problem if self.stream is not None else "")
 
+    @property
+    def rotten(self) -> str:
+        """The offsets at which it stopped as rotten, as `--offsets` takes them, or nothing."""
+        rot = self.stream.rotten if self.stream is not None else None
+        return rot.offsets if rot is not None and self.condition == Phase.STOPPED else ""
+
     def lag_messages(self, now_ms: int) -> int | None:
         """Offsets of the source that are not in the target yet; None when nobody knows."""
         if self.stream is None or self.stream.phase is Phase.STOPPED:

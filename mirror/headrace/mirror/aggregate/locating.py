@@ -14,6 +14,7 @@ from headrace.broker.wire.special_values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
 )
+from headrace.broker.zk.client import ZnodeVersionError
 from headrace.mirror.aggregate.cluster import Outcome, sentence
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.position import MalformedPositionError, Position
@@ -23,9 +24,12 @@ from headrace.mirror.aggregate.stream import Phase
 from headrace.mirror.aggregate.target import Target
 from headrace.mirror.questions import UNKNOWN, Survey, Surveyed
 from headrace.mirror.source import Source
+from headrace.mirror.state import SkipOrder
 from headrace.mirror.surveyor import survey
 
 logger = get_logger(__name__)
+SkipOf = Callable[[PartitionKey], SkipOrder | None]
+"""Which rot of a partition of the source a person gave up last."""
 SEARCHED_ANSWERS = 8
 """Of a search in one round, which keeps the other partitions waiting."""
 NO_LEADER = "the partition has no leader here"
@@ -42,15 +46,17 @@ class Locator:
         target: Target,
         registry: Registry,
         to_source: Callable[[], Awaitable[AsyncLink]],
+        skip_of: SkipOf,
     ) -> None:
         self._source = source
         self._target = target
         self._registry = registry
         self._to_source = to_source
+        self._skip_of = skip_of
 
     async def locate(self, lost: Collection[Held]) -> None:
         for held in lost:
-            if held.condition == Phase.STOPPED and held.is_written:
+            if held.condition == Phase.STOPPED and held.is_written and not await self._passed_over(held):
                 held.stream = None  # A person may have changed what the registry says.
         readable = [held for held in lost if held.stream is not None or await self._read(held)]
         asked = {held.key: self._question(held) for held in readable}
@@ -80,6 +86,28 @@ class Locator:
             else:
                 held.search = None
                 self._located(held, asked[key], found, sequence, target_offset=committed.get(key, UNKNOWN))
+
+    async def _passed_over(self, held: Held) -> bool:
+        """Have the registry say that the rot is passed over, if a person gave it up, before anything behind it is sent."""
+        stream, order = held.stream, self._skip_of(held.key)
+        rotten = None if stream is None else stream.rotten
+        if stream is None or order is None or rotten is None or not rotten.is_ended_by(order):
+            return False
+        position = stream.passed_over(order.last_offset)
+        try:
+            version = await self._registry.write(held.key, position, held.version)
+        except ZnodeVersionError:
+            return False
+        held.begins(position, version)
+        logger.warning(
+            "rotten messages are passed over",
+            source=self._source.config.name,
+            topic=held.key[0],
+            partition=held.key[1],
+            first_offset=rotten.first,
+            last_offset=order.last_offset,
+        )
+        return True
 
     def _located_by_search(self, held: Held, asked: Survey, found: Surveyed) -> None:
         search = held.search

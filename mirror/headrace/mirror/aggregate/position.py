@@ -66,6 +66,10 @@ class Position:
             tail=Tail.of(header),
         )
 
+    def passed_over(self, last_offset: int) -> Position:
+        """Behind offsets of which nothing is in the target, and never will be."""
+        return replace(self, offset=last_offset + 1, leader_epoch=NO_EPOCH, tail=None)
+
     def ahead(self, next_sequence: int) -> int:
         """How many messages the target has beyond this position; below 0: how many it lacks."""
         distance = (next_sequence - self.sequence) % SEQUENCE_COUNT

@@ -25,7 +25,7 @@ from headrace.broker.wire.special_values import (
 from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperError
 from headrace.mirror.aggregate.cluster import sentence
 from headrace.mirror.aggregate.held import Held
-from headrace.mirror.aggregate.locating import NO_LEADER, Locator
+from headrace.mirror.aggregate.locating import NO_LEADER, Locator, SkipOf
 from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.stream import Phase
@@ -53,6 +53,7 @@ class Puller:
         registry: Registry,
         session: Session,
         make_target: Callable[[], Target],
+        skip_of: SkipOf,
     ) -> None:
         self._source = source
         self._node = node
@@ -61,17 +62,20 @@ class Puller:
         self._session = session
         self._target = make_target()
         self._link: AsyncLink | None = None
-        self._locator = Locator(source, self._target, registry, self._to_source)
+        self._locator = Locator(source, self._target, registry, self._to_source, skip_of)
 
     async def run(self) -> None:
         """Until cancelled."""
         try:
             while True:
-                mine = [held for held in self._held.values() if held.leader == self._node]
-                if not await self._round(mine):
+                if not await self._round(self._mine()):
                     await asyncio.sleep(IDLE_SECONDS)
         finally:
             self._close()
+
+    def _mine(self) -> list[Held]:
+        """What the node leads, but for what is in a round yet of the one that led it before."""
+        return [held for held in self._held.values() if held.leader == self._node and held.is_idle.is_set()]
 
     def _close(self) -> None:
         self._target.close()

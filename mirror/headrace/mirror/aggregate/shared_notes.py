@@ -18,6 +18,7 @@ from headrace.mirror.aggregate.wire_cluster import WireCluster
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.own_topics import OWN_TOPICS, SOURCES, STATES, WRITTEN_PARTITION
 from headrace.mirror.reports import Report
+from headrace.mirror.state import SkipOrder
 from headrace.mirror.states import States
 
 logger = get_logger(__name__)
@@ -45,6 +46,9 @@ class SharedNotes:
 
     def is_paused(self, topic: str) -> bool:
         return self._states.is_paused(topic)
+
+    def skip_at(self, place: bytes) -> SkipOrder | None:
+        return self._states.skip_of(place)
 
     def tell(self, report: Report) -> None:
         self._report = report

@@ -3,6 +3,7 @@
     stream.survey() → Survey; located(…)     where the source and the target are; then it copies, or stops with a sentence
     wants() → offset; fetched(…)             fills `outbox` with batches as they go to the target
     acknowledged() / refused(…)              what became of the first of them
+    rotten; passed_over(last) → Position     where it stopped at rot, and what a person who gives that up has the registry say
 
 Invariants: a message's sequence number is settled by its place in the source's log alone, so that the target's producer state
 takes each batch once and in order, whoever sends it, however late: what is not next there is refused, or known as a
@@ -27,10 +28,12 @@ from headrace.broker.wire.special_values import NO_EPOCH
 from headrace.mirror.aggregate.committed import Aborted, Committed
 from headrace.mirror.aggregate.position import Position
 from headrace.mirror.aggregate.rewriting import rewritten
-from headrace.mirror.questions import Survey, Surveyed
+from headrace.mirror.questions import UNKNOWN, Survey, Surveyed
 from headrace.mirror.rot import places
-from headrace.mirror.state import NO_ID
+from headrace.mirror.state import NO_ID, SkipOrder
 from headrace.mirror.survey import truncation
+
+ROT = "rot"
 
 
 class Phase(StrEnum):
@@ -49,6 +52,27 @@ class Parcel(NamedTuple):
     max_timestamp: int
 
 
+class Rot(NamedTuple):
+    """Offsets of the source; the last one is UNKNOWN where its bytes are no batch."""
+
+    first: int
+    last: int
+
+    def is_ended_by(self, order: SkipOrder) -> bool:
+        """Whether a person gave these offsets up; where nobody knows their end, the person chose one."""
+        is_end = order.last_offset == self.last or self.last == UNKNOWN <= self.first <= order.last_offset
+        return order.rot == self.name and is_end
+
+    @property
+    def name(self) -> str:
+        return f"rot:{self.first}"
+
+    @property
+    def offsets(self) -> str:
+        """As `--offsets` takes them."""
+        return f"{self.first}-{'LAST' if self.last == UNKNOWN else self.last}"
+
+
 class Stream:
     """See the module's text; `position` is what the offset registry has."""
 
@@ -57,6 +81,7 @@ class Stream:
         self.phase = Phase.LOCATING
         self.problem = ""
         self.outbox: deque[Parcel] = deque()
+        self.rotten: Rot | None = None
         self._read = position
         self._owed = 0
 
@@ -127,7 +152,7 @@ class Stream:
         return ""
 
     def _stop(self, reason: str) -> None:
-        self.phase, self.problem = Phase.STOPPED, reason
+        self.phase, self.problem, self.rotten = Phase.STOPPED, reason, None
         self.outbox.clear()
 
     # -- what comes next
@@ -148,20 +173,22 @@ class Stream:
                 continue
             reason = self._departure(records, place)
             if reason:
-                self._end(reason)
+                is_rotten = reason.startswith(ROT)
+                self._end(reason, Rot(self._read.offset, place.header.last_offset) if is_rotten else None)
                 break
             if not self._take(records, place, is_committed=is_committed):
                 break
         else:
             if failure is not None:
-                self._end(_reason_of(failure))
+                reason = _reason_of(failure)
+                self._end(reason, Rot(self._read.offset, UNKNOWN) if reason.startswith(ROT) else None)
         self._settle()
 
     def _departure(self, records: memoryview, place: Place) -> str:
         """Why a batch cannot be the next; or nothing."""
         header, comes_next = place.header, self._read.offset
         if not check_crc(records, *place):
-            return f"rot: the checksum of the source's batch at offset {comes_next} is wrong"
+            return f"{ROT}: the checksum of the source's batch at offset {comes_next} is wrong"
         if header.base_offset > comes_next:
             return f"gap: the source goes on at {header.base_offset}, and {comes_next} comes next"
         if header.base_offset < comes_next:
@@ -170,10 +197,18 @@ class Stream:
             return f"compaction: the source's batch at offset {comes_next} lacks messages that were in it"
         return ""
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str, rotten: Rot | None) -> None:
         """What came before goes to the target first; the reason is found again behind it."""
         if not self.outbox:
             self._stop(reason)
+            # Of what the target has beyond the position some may be from there: nobody knows how much.
+            self.rotten = None if self._owed else rotten
+
+    def passed_over(self, last_offset: int) -> Position:
+        """Where it goes on when the rot up to there is given up."""
+        assert self.rotten is not None, "it stopped at rot"
+        assert last_offset >= self._read.offset, "the rot lies there"
+        return replace(self._read.passed_over(last_offset), target_offset=self.position.target_offset)
 
     def _take(self, records: memoryview, place: Place, *, is_committed: bool) -> bool:
         """Take the next batch; False where the target has other batches than the source."""
@@ -220,4 +255,4 @@ class Stream:
 def _reason_of(failure: KafkaError) -> str:
     if isinstance(failure, UnsupportedForMessageFormatError):
         return f"format: {failure}; the source must keep format 2"
-    return f"rot: {failure}"
+    return f"{ROT}: {failure}"

@@ -6,8 +6,9 @@ import pytest
 
 from headrace.broker.wire.batches import Record, encode_batch, read_header, set_crc
 from headrace.mirror.aggregate.position import Position
-from headrace.mirror.aggregate.stream import Phase, Stream
-from headrace.mirror.questions import Surveyed
+from headrace.mirror.aggregate.stream import Phase, Rot, Stream
+from headrace.mirror.questions import UNKNOWN, Surveyed
+from headrace.mirror.state import SkipOrder
 
 ID = UUID(int=7)
 
@@ -194,3 +195,37 @@ def test_a_target_whose_batches_are_others_stops_it() -> None:
     fetched(stream, batch(100))
     assert stream.phase is Phase.STOPPED
     assert stream.problem.startswith("truncation: the target has 5 messages where")
+
+
+def test_rot_that_is_given_up_is_passed_over_and_nothing_else() -> None:
+    stream = located(50)
+    fetched(stream, batch(100), rotten(110))
+    assert stream.rotten is None, "what comes before it is not in the target yet"
+    stream.acknowledged()
+    fetched(stream, rotten(110))
+    assert stream.rotten == Rot(110, 119)
+    orders = [SkipOrder(rot=Rot(*at).name, last_offset=at[1]) for at in ((110, 119), (110, 118), (109, 119))]
+    assert [stream.rotten.is_ended_by(order) for order in orders] == [True, False, False]
+    assert stream.rotten.offsets == "110-119"
+    position = stream.passed_over(119)
+    assert (position.offset, position.sequence, position.tail, position.leader_epoch) == (120, 60, None, -1)
+    again = Stream(position)
+    again.located(again.survey(ID, 6), Surveyed(log_start_offset=0, log_end_offset=500), 60)
+    fetched(again, batch(120))
+    assert (sequences(again), again.rotten) == ([60], None)
+
+
+def test_rot_that_is_no_batch_ends_where_a_person_says() -> None:
+    stream = located(50)
+    fetched(stream, b"\0" * 8 + b"\0\0\0\5" + b"\0" * 4 + b"\2" + b"\0" * 60)
+    assert stream.rotten == Rot(100, UNKNOWN)
+    assert stream.rotten.offsets == "100-LAST"
+    for last, is_ended in ((99, False), (100, True), (5000, True)):
+        assert stream.rotten.is_ended_by(SkipOrder(rot=Rot(100, last).name, last_offset=last)) is is_ended
+    assert stream.passed_over(5000).offset == 5001
+
+
+def test_rot_of_which_the_target_may_have_messages_cannot_be_given_up() -> None:
+    stream = located(60)
+    fetched(stream, rotten(100))
+    assert (stream.phase, stream.rotten) == (Phase.STOPPED, None)
