@@ -21,6 +21,7 @@ from bench.machine import cpu_seconds
 from bench.mirror_maker import mirror_maker
 from bench.peers import Peer, headrace
 from bench.runs import MESSAGE_SIZE, RawRun, Workshop
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.load.log_client import LogClient
 
 BATCH_50 = "mirror, batches of 50"
@@ -144,7 +145,7 @@ def waiting_target(source: Peer, data: Path, bootstrap: str, topic: str) -> Iter
 
 def _seconds_until_copied(target: Peer, filled: Outcome, topic: str = TOPIC) -> float:
     began = time.monotonic()
-    client = LogClient(target.bootstrap, client_id="headrace-bench")
+    client = LogClient(Bootstrap(target.bootstrap), client_id="headrace-bench")
     try:
         while (copied := _copied(client, topic)) < filled.messages:
             if time.monotonic() - began > SECONDS_MAX:

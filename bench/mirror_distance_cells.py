@@ -21,6 +21,7 @@ from bench.machine import cpu_seconds
 from bench.mirror_cells import SOURCE_SETTINGS, waiting_target
 from bench.peers import Peer, headrace
 from bench.runs import MESSAGE_SIZE, RawRun, Workshop
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.load.log_client import LogClient
 
 NEAR = "mirror, 50 ms away"
@@ -105,7 +106,7 @@ def _measure(cell: str, number: int, workshop: Workshop, data: Path) -> RawRun:
 def _steady(target: Peer, messages: int) -> tuple[float, int]:
     """Seconds and messages from when a tenth was copied until all were."""
     began: tuple[float, int] | None = None
-    client = LogClient(target.bootstrap, client_id="headrace-bench")
+    client = LogClient(Bootstrap(target.bootstrap), client_id="headrace-bench")
     deadline = time.monotonic() + SECONDS_MAX
     try:
         while True:
@@ -161,7 +162,7 @@ def _measure_idle(number: int, data: Path) -> RawRun:
 def _until_copied(source: Peer, target: Peer) -> int:
     """Publish one message to each partition of the probed topic, and wait until all copies have theirs; how many there are."""
     _publish(source, range(IDLE_PARTITIONS))
-    client = LogClient(target.bootstrap, client_id="headrace-bench")
+    client = LogClient(Bootstrap(target.bootstrap), client_id="headrace-bench")
     deadline = time.monotonic() + SECONDS_MAX
     try:
         while time.monotonic() < deadline:

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.machine import cpu_seconds
 from bench.runs import HEADRACE
-from headrace.broker.client.blocking_cluster import parse_bootstrap
+from headrace.broker.client.bootstrap import parse_bootstrap
 from headrace.broker.wire.client.view import Address
 
 STOP_SECONDS_MAX = 60

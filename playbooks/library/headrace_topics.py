@@ -15,7 +15,8 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import wait_until
 
-from headrace.broker.client.blocking_cluster import BlockingCluster, parse_bootstrap
+from headrace.broker.client.blocking_cluster import BlockingCluster
+from headrace.broker.client.bootstrap import parse_bootstrap
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import k03_metadata, k19_create_topics
 from headrace.broker.wire.client.view import addresses_of

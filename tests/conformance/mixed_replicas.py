@@ -9,6 +9,7 @@ from pathlib import Path
 from kafka_oracle import KafkaProcess, check_replicas
 from replicated_cluster import PARTITION_COUNT, SETTINGS, TOPIC, ReplicatedCluster
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.cluster_admin import ClusterAdmin
 
 HEADRACE, KAFKA = "headrace", "kafka"
@@ -57,7 +58,7 @@ class MixedReplicas(ReplicatedCluster):
     def begin_move(self, replicas: list[int], through: int) -> None:
         """Ask that broker to have all partitions on these replicas."""
         host, port = self.addresses[through]
-        with ClusterAdmin(f"{host}:{port}") as admin:
+        with ClusterAdmin(Bootstrap(f"{host}:{port}")) as admin:
             assert admin.reassign({(TOPIC, p): replicas for p in range(PARTITION_COUNT)}) == {}
 
     def has_moved(self, replicas: list[int]) -> bool:

@@ -14,6 +14,7 @@ from kafka_oracle import run_tool
 from processes import eventually
 from test_conformance_mixed_cluster import HEADRACE, KAFKA, MixedCluster
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.cluster import look
 from headrace.cli.cluster_admin import ClusterAdmin
 from headrace.cli.cluster_status import problems
@@ -98,7 +99,7 @@ def begun_under_kafka_ended_under_headrace(mixed: MixedCluster) -> None:
     assert set(stored(mixed)["adding_replicas"]) == {"0", "1", "2", "3"}
     mixed.kafka.start()
     await_replicas(mixed, [KAFKA, HEADRACE])
-    seen = look(mixed.address(KAFKA))
+    seen = look(Bootstrap(mixed.address(KAFKA)))
     assert {n: (b.engine, b.protocol, b.failure) for n, b in seen.brokers.items()} == {
         HEADRACE: ("headrace", "3.9-IV0", None),
         KAFKA: ("kafka", "3.9-IV0", None),
@@ -107,7 +108,7 @@ def begun_under_kafka_ended_under_headrace(mixed: MixedCluster) -> None:
 
 
 def begin(mixed: MixedCluster, through: int, replicas: list[int]) -> None:
-    with ClusterAdmin(mixed.address(through)) as admin:
+    with ClusterAdmin(Bootstrap(mixed.address(through))) as admin:
         assert admin.reassign({(TOPIC, p): replicas for p in range(4)}) == {}
 
 

@@ -16,6 +16,8 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.events.registry_address import RegistryAddress
 from headrace.load import commit, leftovers, tables, task
 from headrace.load.driver import LoadConfig, Loader
 from headrace.load.spark import RunTasks
@@ -68,7 +70,10 @@ def run_here(work: Sequence[Assignment]) -> list[TaskResult]:
 def load(bootstrap: str, registry: str, catalog: Catalog, topic: str, run_tasks: RunTasks = run_here) -> None:
     """Load a topic until nothing is left; a round that fails fails the test."""
     config = LoadConfig(
-        bootstrap=bootstrap, registry=registry, task_count_max=2, wanted=lambda name: name == topic
+        bootstrap=Bootstrap(bootstrap),
+        registry=RegistryAddress(registry),
+        task_count_max=2,
+        wanted=lambda name: name == topic,
     )
     loader = Loader(catalog, config, run_tasks)
     while True:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire import partitions
 from headrace.broker.wire.batches import check_crc, iter_batches
 from headrace.load.log_client import LogClient
@@ -103,7 +104,7 @@ class Cluster:
 
     def log_start(self, topic: str) -> int:
         """The log start offset of a topic's only partition."""
-        client = LogClient(self.bootstrap)
+        client = LogClient(Bootstrap(self.bootstrap))
         try:
             place = partitions.TopicPartition(topic, 0)
             return client.log_offsets([place])[place].start
@@ -112,7 +113,7 @@ class Cluster:
 
     def batches(self, topic: str) -> dict[int, list[tuple[int, int, int]]]:
         """Partition → (base offset, last offset, checksum) of every batch, each checksum verified."""
-        client = LogClient(self.bootstrap)
+        client = LogClient(Bootstrap(self.bootstrap))
         found: dict[int, list[tuple[int, int, int]]] = {}
         for place in client.partitions(lambda name: name == topic):
             limits = client.log_offsets([place])[place]
@@ -127,7 +128,7 @@ class Cluster:
         return found
 
     def end_offset(self, topic: str, partition: int) -> int:
-        client = LogClient(self.bootstrap)
+        client = LogClient(Bootstrap(self.bootstrap))
         try:
             place = partitions.TopicPartition(topic, partition)
             end: int = client.log_offsets([place])[place].end

@@ -13,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from processes import DevCluster, eventually
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.coordinator import await_coordinator
 
 PARTITION_COUNT = 6
@@ -138,7 +139,7 @@ def test_the_groups_command_lists_describes_and_deletes(broker: DevCluster, topi
 def test_a_lag_is_unknown_where_nothing_is_committed(broker: DevCluster, topic: str, group: str) -> None:
     """Of six partitions with messages one has a committed offset, and the group has no members (any more)."""
     client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    await_coordinator(broker.bootstrap, group)
+    await_coordinator(Bootstrap(broker.bootstrap), group)
     offsets = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 2, 90)])
     client.alter_consumer_group_offsets([offsets])[group].result()
     where = ("--bootstrap", broker.bootstrap)

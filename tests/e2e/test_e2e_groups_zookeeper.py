@@ -18,6 +18,7 @@ from kazoo.client import KazooClient
 from processes import DevCluster
 from raw_client import RawClient, make_topic
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli import group_migration
 
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
@@ -112,7 +113,7 @@ def test_offsets_move_although_the_offsets_topic_takes_long_to_create(
     timer = threading.Timer(1.5, zookeeper.resume)
     timer.start()
     try:
-        group_migration.commit(cluster.bootstrap, "slow", {("slow", 0): 42})
+        group_migration.commit(Bootstrap(cluster.bootstrap), "slow", {("slow", 0): 42})
     finally:
         timer.join()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})

@@ -19,8 +19,10 @@ from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_on
 from processes import DevCluster, eventually
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire import partitions
 from headrace.broker.wire.batches import iter_batches
+from headrace.events.registry_address import RegistryAddress
 from headrace.load import history, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.log_client import LogClient
@@ -36,7 +38,10 @@ def registry() -> Iterator[str]:
 
 def loader(broker: DevCluster, registry: str, warehouse: Path, topic: str) -> Loader:
     config = LoadConfig(
-        bootstrap=broker.bootstrap, registry=registry, task_count_max=2, wanted=lambda name: name == topic
+        bootstrap=Bootstrap(broker.bootstrap),
+        registry=RegistryAddress(registry),
+        task_count_max=2,
+        wanted=lambda name: name == topic,
     )
     return Loader(tables.open_catalog(str(warehouse)), config, lambda work: [task.run(item) for item in work])
 
@@ -105,7 +110,7 @@ def span(partition: int, first: int, following: int) -> Counter[tuple[int, int]]
 
 
 def log_end(broker: DevCluster, topic: str, partition: int) -> int:
-    client, place = LogClient(broker.bootstrap), partitions.TopicPartition(topic, partition)
+    client, place = LogClient(Bootstrap(broker.bootstrap)), partitions.TopicPartition(topic, partition)
     client.partitions(lambda name: name == topic)
     end = client.log_offsets([place])[place].end
     client.close()

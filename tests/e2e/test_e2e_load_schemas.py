@@ -16,6 +16,8 @@ from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster, eventually
 from registry_process import RegistryProcess
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.events.registry_address import RegistryAddress
 from headrace.load import query, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.log_client import LogClient
@@ -31,8 +33,8 @@ CHANGED = {**EVENT, "fields": [EVENT["fields"][0], {"name": "path", "type": "lon
 
 def loader_of(bootstrap: str, registry: str, warehouse: Path, topic: str, wait_seconds: float = 60) -> Loader:
     config = LoadConfig(
-        bootstrap=bootstrap,
-        registry=registry,
+        bootstrap=Bootstrap(bootstrap),
+        registry=RegistryAddress(registry),
         task_count_max=2,
         wanted=lambda name: re.fullmatch(topic, name) is not None,
         schema_wait_seconds=wait_seconds,
@@ -265,7 +267,8 @@ def test_a_topic_deleted_and_made_anew_stands_still_until_somebody_looks(
         admin.delete_topics([topic])[topic].result(20)
         eventually(
             lambda: (
-                not settle_down(loader).findings and not LogClient(broker.bootstrap).partitions(topic.__eq__)
+                not settle_down(loader).findings
+                and not LogClient(Bootstrap(broker.bootstrap)).partitions(topic.__eq__)
             )
         )
         create_topic(broker.bootstrap, topic, 1)
@@ -276,4 +279,4 @@ def test_a_topic_deleted_and_made_anew_stands_still_until_somebody_looks(
 
 def test_an_unreachable_registry_is_no_verdict() -> None:
     with pytest.raises(RegistryUnreachableError):
-        SchemaRegistry("http://127.0.0.1:1", timeout_seconds=1).schema("orders", 1)
+        SchemaRegistry(RegistryAddress("http://127.0.0.1:1"), timeout_seconds=1).schema("orders", 1)

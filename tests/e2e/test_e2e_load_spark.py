@@ -32,6 +32,7 @@ from load_helpers import (
 )
 from processes import DevCluster, eventually
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import history, tables, task
 from headrace.load.log_client import LogClient
@@ -285,7 +286,7 @@ def test_rot_in_the_log_stops_its_partition_alone_and_is_said(
     before_rot = sorted(offset for partition, offset in found if partition == 1)
     assert before_rot == list(range(len(before_rot)))
     assert len(before_rot) < 150
-    client = LogClient(cluster.bootstrap)
+    client = LogClient(Bootstrap(cluster.bootstrap))
     ends = client.log_offsets(client.partitions(lambda name: name == topic))
     assert ends[TopicPartition(topic, 1)].end == 150
     client.close()

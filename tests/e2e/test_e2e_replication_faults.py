@@ -25,6 +25,7 @@ from replicated_cluster import (
     check,
 )
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.cluster import look
 from headrace.cli.cluster_status import stopping
 
@@ -45,7 +46,7 @@ def killed_leaders(cluster: ReplicatedCluster, writer: Writer) -> None:
         cluster.brokers[leader].kill()
         eventually(lambda p=partition, n=leader: cluster.leader(p) != n, what="another leader")  # type: ignore[misc]
         writer.wait_for_more()
-        seen = look(cluster.bootstrap)
+        seen = look(Bootstrap(cluster.bootstrap))
         assert seen.absent() == [leader]
         assert stopping(seen, leader % 3 + 1).hindered, "two of three are in sync, and two are needed"
         cluster.start(leader)

@@ -23,6 +23,7 @@ from virtual_time import VirtualLoop
 from world import World, run_and_check, unforeseen_failures, until
 
 from headrace.broker.client.asynchronous import AsyncLink
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.own_topics import FINDINGS, OWN_TOPICS
@@ -190,7 +191,13 @@ def mirror_on(network: Network) -> Iterator[None]:
     """The mirrors' connections are the network's; a client's id ends with that of its broker."""
 
     async def open_(
-        _: type[AsyncLink], address: Address, client_id: str, timeout_ms: int, *, negotiates: bool = True
+        _: type[AsyncLink],
+        address: Address,
+        client_id: str,
+        timeout_ms: int,
+        *,
+        negotiates: bool = True,
+        security: ClientSecurity = PLAINTEXT,
     ) -> Any:
         host = f"broker-{client_id.rpartition('-')[2]}"
         return await SimulatedLink.open(network, host, address, client_id, timeout_ms, negotiates=negotiates)

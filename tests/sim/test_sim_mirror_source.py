@@ -20,7 +20,7 @@ from virtual_time import VirtualLoop
 from world import World
 
 from headrace.broker.wire.batches import iter_batches
-from headrace.mirror import fetcher, source
+from headrace.mirror import source
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
 from headrace.mirror.source import Source
@@ -36,14 +36,13 @@ class Mirror:
     def __init__(self, world: World, patch: pytest.MonkeyPatch, tasks: asyncio.TaskGroup) -> None:
         class Link(SimulatedLink):
             @classmethod
-            async def open(cls, address: Any, client_id: str, timeout_ms: int) -> Any:  # type: ignore[override]
+            async def open(cls, address: Any, client_id: str, timeout_ms: int, **_: Any) -> Any:  # type: ignore[override]
                 return await super().open(world.network, "mirror", address, client_id, timeout_ms)
 
             def version(self, api: Any, highest: int) -> int:
                 return self._exchange.version(api, highest)
 
-        for module in (fetcher, source):
-            patch.setattr(module, "AsyncLink", Link)
+        patch.setattr(source, "AsyncLink", Link)
         self.targets = {(TOPIC, number): CopiedHeaders() for number in range(PARTITIONS)}
         self.stopped: list[Any] = []
         clock = SimpleNamespace(

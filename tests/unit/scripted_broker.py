@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ class ScriptedBroker:
     listener: socket.socket
     address: tuple[str, int]
     asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    tls: ssl.SSLContext | None = None
     _connection: socket.socket | None = None
     _ended: bool = False
 
@@ -38,6 +40,12 @@ class ScriptedBroker:
         with contextlib.suppress(OSError):
             while not self._ended:
                 connection, _ = self.listener.accept()
+                if self.tls is not None:
+                    try:
+                        connection = self.tls.wrap_socket(connection, server_side=True)
+                    except OSError:
+                        connection.close()
+                        continue
                 with connection, connection.makefile("rb") as stream, contextlib.suppress(OSError):
                     self._connection = connection
                     while (
@@ -70,10 +78,10 @@ class ScriptedBroker:
 
 
 @contextlib.contextmanager
-def scripted_broker(script: Script) -> Iterator[ScriptedBroker]:
+def scripted_broker(script: Script, tls: ssl.SSLContext | None = None) -> Iterator[ScriptedBroker]:
     """Runs in a thread until the block ends; serves one connection at a time."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        broker = ScriptedBroker(script, listener, listener.getsockname())
+        broker = ScriptedBroker(script, listener, listener.getsockname(), tls=tls)
         thread = threading.Thread(target=broker.accept)
         thread.start()
         try:

@@ -211,7 +211,7 @@ class Node:
             files=files,
             bind=lambda listener, network: self._network.listen(self.address),  # type: ignore[return-value,arg-type]
             threads=lambda count: nullcontext(Inline()),
-            connect=connect,
+            connector=lambda security: connect,
             kazoo=lambda hosts, timeout_ms: kazoo,
         )
 

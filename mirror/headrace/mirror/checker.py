@@ -167,7 +167,7 @@ class Checker:
 
     async def _findings(self) -> verification.PassedOver:
         own = self._host.leader_address(FINDINGS, WRITTEN_PARTITION)
-        async with ClusterClient([own] if own else [], self._source.client_id) as client:
+        async with ClusterClient([own] if own else [], self._source.client_id, self._host.security) as client:
             found = await findings_of(
                 client, lambda error: logger.warning("finding is not readable", reason=error)
             )
@@ -249,8 +249,7 @@ class Checker:
             raise error_of(ErrorCode.LEADER_NOT_AVAILABLE, "the partition has no leader at the source")
         if self._link is None or address != self._address:
             self._close()
-            tunables = self._source.tunables
-            self._link = await AsyncLink.open(address, self._source.client_id, tunables.request_timeout_ms)
+            self._link = await self._source.link_to(address)
             self._address = address
         return located, self._link
 

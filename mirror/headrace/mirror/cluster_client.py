@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.moment import now_ms
 from headrace.broker.wire.api import (
@@ -39,8 +40,11 @@ TOPICS_PER_REQUEST_MAX = 500
 class ClusterClient:
     """An asynchronous context manager; metadata is read when it is entered, and at each `refresh`."""
 
-    def __init__(self, bootstrap: Sequence[Address], client_id: str = CLIENT_ID) -> None:
+    def __init__(
+        self, bootstrap: Sequence[Address], client_id: str = CLIENT_ID, security: ClientSecurity = PLAINTEXT
+    ) -> None:
         self.bootstrap = bootstrap
+        self.security = security
         self._client_id = client_id
         self._view = ClusterView()
         self._links: dict[int, AsyncLink] = {}
@@ -55,7 +59,7 @@ class ClusterClient:
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
         for address in dict.fromkeys((*self.bootstrap, *self._view.addresses.values())):
             try:
-                async with await AsyncLink.open(address, self._client_id, TIMEOUT_MS) as link:
+                async with await self._opened(address) as link:
                     answer = await link.ask(k03_metadata.API, METADATA_VERSION, {"topics": None})
             except FAILURES as error:
                 failure = error
@@ -63,6 +67,9 @@ class ClusterClient:
             self._view.take(answer, is_whole=True)
             return
         raise failure
+
+    async def _opened(self, address: Address) -> AsyncLink:
+        return await AsyncLink.open(address, self._client_id, TIMEOUT_MS, security=self.security)
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
@@ -284,7 +291,7 @@ class ClusterClient:
             address = self._view.addresses.get(broker)
             if address is None:
                 raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
-            self._links[broker] = await AsyncLink.open(address, self._client_id, TIMEOUT_MS)
+            self._links[broker] = await self._opened(address)
         return self._links[broker]
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import now_ms
@@ -31,7 +32,6 @@ from headrace.mirror import (
     topics_command,
 )
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.config import parse_addresses
 from headrace.mirror.group_sync import GroupMove
 from headrace.mirror.options import bootstrap_option, dry_run_option, groups_option, json_option, run
 from headrace.mirror.ordering import Offsets
@@ -39,6 +39,7 @@ from headrace.mirror.promotion import Standing
 from headrace.mirror.rehearse_command import rehearse
 from headrace.mirror.restore_command import restore
 from headrace.mirror.reverse_command import reverse
+from headrace.mirror.source_access import client_of
 from headrace.mirror.state import topic_of
 from headrace.mirror.told import folded, names_of, newest, reports_of, source_client
 from headrace.mirror.verify_command import verify
@@ -70,7 +71,7 @@ def mirror() -> None:
     help="Exit 1 also while a copy is further behind its source, or nobody knows how far.",
 )
 @json_option
-def status(bootstrap: str, lag_max: int | None, as_json: bool) -> None:
+def status(bootstrap: Bootstrap, lag_max: int | None, as_json: bool) -> None:
     """Print every source, topic without a copy, partition and what else is brought; exit 1 while one needs you."""
     found = run(bootstrap, _status)
     if as_json:
@@ -132,7 +133,7 @@ def _cell(column: str, value: Any) -> str:
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @bootstrap_option
 @dry_run_option
-def pause(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
+def pause(topics: tuple[str, ...], bootstrap: Bootstrap, dry_run: bool) -> None:
     """Copy nothing more of these topics until they are resumed, restarts included; readers go on."""
     for line in run(
         bootstrap, lambda client: ordering.pause(client, topics, is_paused=True, dry_run=dry_run)
@@ -145,7 +146,7 @@ def pause(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
 @click.argument("partition", type=click.IntRange(min=0), required=False)
 @bootstrap_option
 @dry_run_option
-def resume(topic: str, partition: int | None, bootstrap: str, dry_run: bool) -> None:
+def resume(topic: str, partition: int | None, bootstrap: Bootstrap, dry_run: bool) -> None:
     """Go on copying a paused topic, or a stopped partition of one.
 
     \b
@@ -172,7 +173,7 @@ def resume(topic: str, partition: int | None, bootstrap: str, dry_run: bool) -> 
 )
 @bootstrap_option
 @dry_run_option
-def skip(topic: str, partition: int, offsets: Offsets, bootstrap: str, dry_run: bool) -> None:
+def skip(topic: str, partition: int, offsets: Offsets, bootstrap: Bootstrap, dry_run: bool) -> None:
     """Give up a rotten batch of the source: its messages are never copied, which is recorded as a finding.
 
     \b
@@ -191,7 +192,7 @@ def skip(topic: str, partition: int, offsets: Offsets, bootstrap: str, dry_run: 
 )
 @bootstrap_option
 @dry_run_option
-def promote(topics: tuple[str, ...], timeout: float, bootstrap: str, dry_run: bool) -> None:
+def promote(topics: tuple[str, ...], timeout: float, bootstrap: Bootstrap, dry_run: bool) -> None:
     """Make copies topics of this cluster, once they lack nothing that their source has.
 
     \b
@@ -205,7 +206,7 @@ def promote(topics: tuple[str, ...], timeout: float, bootstrap: str, dry_run: bo
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
 @bootstrap_option
 @dry_run_option
-def failover(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
+def failover(topics: tuple[str, ...], bootstrap: Bootstrap, dry_run: bool) -> None:
     """Make copies topics of this cluster as they are, without their source; says what they lack.
 
     \b
@@ -219,7 +220,7 @@ def failover(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
 @click.argument("bytes_per_second", type=click.IntRange(min=1), required=False)
 @bootstrap_option
 @dry_run_option
-def limit(source: str, bytes_per_second: int | None, bootstrap: str, dry_run: bool) -> None:
+def limit(source: str, bytes_per_second: int | None, bootstrap: Bootstrap, dry_run: bool) -> None:
     """Change what each broker fetches of a source in a second at most, now; without a number to what is configured."""
     run(bootstrap, lambda client: ordering.limit(client, source, bytes_per_second, dry_run=dry_run))
     what = f"{bytes_per_second:,} bytes a second" if bytes_per_second else "what its configuration says"
@@ -234,7 +235,7 @@ def limit(source: str, bytes_per_second: int | None, bootstrap: str, dry_run: bo
 @groups_option
 @bootstrap_option
 @dry_run_option
-def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: str, dry_run: bool) -> None:
+def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: Bootstrap, dry_run: bool) -> None:
     """Let groups of a source go on in its copies: commit here what they committed there, as far as the copies go.
 
     \b
@@ -280,13 +281,13 @@ async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
 
 async def _source_ends(bootstraps: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """Log ends of each of these sources."""
-    return {source: await _ends_of(bootstrap) for source, bootstrap in bootstraps.items()}
+    return {source: await _ends_of(source, bootstrap) for source, bootstrap in bootstraps.items()}
 
 
-async def _ends_of(bootstrap: str) -> dict[str, int]:
+async def _ends_of(source: str, bootstrap: str) -> dict[str, int]:
     """Log ends of a source by topic and partition; empty when it does not answer."""
     try:
-        async with ClusterClient(parse_addresses("bootstrap", bootstrap)) as client:
+        async with client_of(source, bootstrap) as client:
             return await client.log_ends()
     except (*FAILURES, KafkaError, ConfigurationError):
         return {}
@@ -295,7 +296,7 @@ async def _ends_of(bootstrap: str) -> dict[str, int]:
 # -- promoting
 
 
-def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dry_run: bool) -> None:
+def _promote(bootstrap: Bootstrap, topics: Sequence[str], timeout: float | None, *, dry_run: bool) -> None:
     """Promote copies: when they are complete, waiting so long for it, or with None as they are; says what they lack then."""
 
     async def work(client: ClusterClient) -> int:

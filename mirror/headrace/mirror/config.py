@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+from headrace.broker.client.security import HIDDEN, PLAINTEXT, ClientSecurity, is_about_security
 from headrace.broker.config.keys import ConfigurationError, integer, keys_of, parse_section
 from headrace.broker.moment import moment_ms
 from headrace.broker.wire.client.view import Address
@@ -101,6 +102,8 @@ class SourceConfig:
     """Where new copies begin, as ListOffsets has it: a time in milliseconds, or -1 for the end; None: at the log's start."""
     is_aggregate: bool = False
     """Whether its topics go into those of the same names here, together with other sources'; they are copies otherwise."""
+    security: ClientSecurity = field(default=PLAINTEXT, repr=False)
+    """How this mirror is let in there."""
     isolation: int = READ_UNCOMMITTED
     """Whether copies end at the high watermark, or at the last stable offset."""
 
@@ -176,13 +179,16 @@ def _names(text: str) -> tuple[str, ...]:
 def _check_keys(own: Mapping[str, str], names: tuple[str, ...]) -> None:
     known = {"sources", *keys_of(Tunables)}
     known |= {f"{name}.{suffix}" for name in names for suffix in SUFFIXES}
-    for key, text in own.items():
-        if key not in known:
+    for key in own:
+        name, _, setting = key.partition(".")
+        is_security = name in names and is_about_security(setting)
+        if key not in known and not is_security:
             raise ConfigurationError(
                 PREFIX + key,
-                text,
+                HIDDEN if is_about_security(setting) else own[key],
                 f"one of {', '.join(PREFIX + f.name.replace('_', '.') for f in fields(Tunables))}, or "
-                f"{', '.join(f'mirror.<datacenter>.{suffix}' for suffix in SUFFIXES)} of a datacenter that "
+                f"{', '.join(f'mirror.<datacenter>.{suffix}' for suffix in SUFFIXES)}, or Kafka's client settings about security "
+                f"(mirror.<datacenter>.security.protocol, .ssl.…, .sasl.…) of a datacenter that "
                 f"{SOURCES_KEY} names",
             )
 
@@ -200,6 +206,7 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
         start=_start(keys[START_SUFFIX], properties.get(keys[START_SUFFIX], EARLIEST)),
         is_aggregate=is_aggregate,
+        security=ClientSecurity.of(properties, f"{PREFIX}{name}."),
         isolation=_isolation(keys, properties, is_aggregate=is_aggregate),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import KafkaError
 from headrace.mirror import config_sync, lineage
@@ -19,7 +20,7 @@ from headrace.mirror.told import names_of, source_client
 @click.argument("source")
 @bootstrap_option
 @dry_run_option
-def sync_configs(source: str, bootstrap: str, dry_run: bool) -> None:
+def sync_configs(source: str, bootstrap: Bootstrap, dry_run: bool) -> None:
     """Configure the copies as their topics at the source are, now: what a cleaner keeps, and what clients may write.
 
     \b

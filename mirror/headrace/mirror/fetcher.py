@@ -45,6 +45,10 @@ class FetchedSource(Protocol):
     addresses: dict[int, Address]
     after_fetch: Callable[[int], None]
 
+    async def link_to(self, address: Address) -> AsyncLink:
+        """A connection to one of its brokers; raises the client's FAILURES."""
+        ...
+
     def heard(self, now_ms: int) -> None:
         """A broker of the source answered."""
         ...
@@ -129,7 +133,7 @@ class Fetcher:
         address = source.addresses.get(self._node)
         if address is None:
             raise ProtocolError(f"the source has no broker {self._node} any more")
-        link = await AsyncLink.open(address, source.client_id, source.tunables.request_timeout_ms)
+        link = await source.link_to(address)
         try:
             delay_ms = min([await self._round_trip_ms(link) for _ in range(ROUND_TRIPS)])
         except BaseException:

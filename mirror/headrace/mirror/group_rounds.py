@@ -67,8 +67,8 @@ async def _round(host: EmbeddingHost, source: Source) -> None:
 async def _bring(host: EmbeddingHost, source: Source) -> list[GroupMove]:
     assert source.config.sync_groups is not None
     own = host.leader_address(STATES, WRITTEN_PARTITION)
-    here = ClusterClient([own] if own else [], source.client_id)
-    there = ClusterClient([*source.addresses.values()], source.client_id)
+    here = ClusterClient([own] if own else [], source.client_id, host.security)
+    there = ClusterClient([*source.addresses.values()], source.client_id, source.config.security)
     async with here, there:
         found = await group_offsets.moves(here, there, source.config.name, source.config.sync_groups)
         return await group_offsets.bring(here, found)

@@ -55,7 +55,9 @@ class LeaderLink:
         try:
             if self._link is None:
                 client_id = f"headrace-mirror-{self._host.broker_id}"
-                self._link = await AsyncLink.open(address, client_id, TIMEOUT_MS)
+                self._link = await AsyncLink.open(
+                    address, client_id, TIMEOUT_MS, security=self._host.security
+                )
             return await self._link.ask(api, version, message)
         except BaseException:
             # Also when it was cancelled: who asks next must not get the answer to this.

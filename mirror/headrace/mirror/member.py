@@ -96,6 +96,7 @@ class Member:
             config.member_id,
             self._clock,
             tunables.metadata_max_age_ms,
+            config.security,
         )
         self._notes = SharedNotes(self.cluster)
         registry = CollectorRegistry()

@@ -3,6 +3,7 @@
     bootstrap.servers=broker-1.offline:9092,broker-2.offline:9092
     zookeeper.connect=zookeeper-1.offline:2181/kafka
     mirror.member.id=101
+    security.protocol=SSL
     mirror.sources=dc-east,dc-west
     mirror.dc-east.bootstrap.servers=broker-1.east:9092
     mirror.dc-east.mode=aggregate
@@ -13,8 +14,9 @@ What lies below `mirror.` means what it means to a broker. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity, is_about_security
 from headrace.broker.config import sections
 from headrace.broker.config.keys import ConfigurationError, keys_of, parse_section
 from headrace.broker.wire.client.view import Address
@@ -36,21 +38,25 @@ LAST_NUMBER = 2**31 - 1
 class MemberConfig:
     """`properties` is the file as it was read."""
 
-    properties: Mapping[str, str]
+    properties: Mapping[str, str] = field(repr=False)
     bootstrap_servers: tuple[Address, ...]
     member_id: int
     mirror: MirrorConfig
     metrics_listener: str
+    security: ClientSecurity = field(default=PLAINTEXT, repr=False)
+    """How the target lets in."""
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> MemberConfig:
         """Raises ConfigurationError, also for a key that means nothing."""
         own = {BOOTSTRAP_KEY, MEMBER_KEY, METRICS_KEY, *keys_of(sections.ZooKeeper)}
         for key, text in properties.items():
-            if key not in own and not key.startswith(PREFIX):
+            if key not in own and not key.startswith(PREFIX) and not is_about_security(key):
                 known = ", ".join(sorted(own))
                 raise ConfigurationError(
-                    key, text, f"taken out: there are {known} and what begins with {PREFIX}"
+                    key,
+                    text,
+                    f"taken out: there are {known}, what begins with {PREFIX}, and Kafka's client settings about security",
                 )
         mirror = MirrorConfig.from_properties({k: v for k, v in properties.items() if k != MEMBER_KEY})
         for source in mirror.sources:
@@ -68,6 +74,7 @@ class MemberConfig:
             member_id=_member_id(properties.get(MEMBER_KEY, "")),
             mirror=mirror,
             metrics_listener=properties.get(METRICS_KEY, ""),
+            security=ClientSecurity.of(properties),
         )
 
 

@@ -9,17 +9,15 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.broker.client import bootstrap_option as options
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.config import parse_addresses
 
 Answer = TypeVar("Answer")
 
-bootstrap_option = click.option(
-    "--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers of the offline cluster."
-)
+bootstrap_option = options.bootstrap_option("Brokers of the offline cluster.")
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
@@ -50,15 +48,11 @@ groups_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
-    """Do this with the offline cluster; raises UsageError, and ClickException where the cluster does not answer."""
-    try:
-        addresses = parse_addresses("--bootstrap", bootstrap)
-    except ConfigurationError as error:
-        raise click.UsageError(str(error)) from None
+def run(bootstrap: Bootstrap, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
+    """Do this with the offline cluster; raises ClickException where the cluster does not answer."""
 
     async def with_client() -> Answer:
-        async with ClusterClient(addresses) as client:
+        async with ClusterClient(bootstrap.addresses, security=bootstrap.security) as client:
             return await work(client)
 
     try:

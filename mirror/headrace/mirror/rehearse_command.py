@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.mirror import group_offsets, rehearsal
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.group_sync import refusal
@@ -34,7 +35,7 @@ HEADINGS = {
 @groups_option
 @json_option
 @bootstrap_option
-def rehearse(source: str, pattern: re.Pattern[str], as_json: bool, bootstrap: str) -> None:
+def rehearse(source: str, pattern: re.Pattern[str], as_json: bool, bootstrap: Bootstrap) -> None:
     """Say how many messages each group of a source would lose or read twice if it moved to the copies now.
 
     \b

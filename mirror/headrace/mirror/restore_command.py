@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.mirror import restoration
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.options import bootstrap_option, dry_run_option, run
@@ -17,7 +18,7 @@ from headrace.mirror.options import bootstrap_option, dry_run_option, run
 )
 @bootstrap_option
 @dry_run_option
-def restore(topics: tuple[str, ...], yes: bool, timeout: float, bootstrap: str, dry_run: bool) -> None:
+def restore(topics: tuple[str, ...], yes: bool, timeout: float, bootstrap: Bootstrap, dry_run: bool) -> None:
     """Make promoted topics copies of their sources again: cut what is their own, and copy on from there.
 
     \b

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.mirror import restoration, reversal
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.options import bootstrap_option, dry_run_option, run
@@ -19,7 +20,7 @@ from headrace.mirror.options import bootstrap_option, dry_run_option, run
 @bootstrap_option
 @dry_run_option
 def reverse(
-    source: str, topics: tuple[str, ...], yes: bool, timeout: float, bootstrap: str, dry_run: bool
+    source: str, topics: tuple[str, ...], yes: bool, timeout: float, bootstrap: Bootstrap, dry_run: bool
 ) -> None:
     """Copy back after a fail-over: make topics here copies of their copies at SOURCE that were promoted there.
 

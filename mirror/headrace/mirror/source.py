@@ -234,12 +234,18 @@ class Source:
             self._link.close()
             self._link = None
 
+    async def link_to(self, address: Address) -> AsyncLink:
+        """A connection of its own to one of the source's brokers; raises the client's FAILURES."""
+        return await AsyncLink.open(
+            address, self.client_id, self.tunables.request_timeout_ms, security=self.config.security
+        )
+
     async def _connect(self) -> AsyncLink:
         """A connection to the first address that answers, known brokers before the configured ones."""
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
         for address in dict.fromkeys((*self.addresses.values(), *self.config.bootstrap_servers)):
             try:
-                self._link = await AsyncLink.open(address, self.client_id, self.tunables.request_timeout_ms)
+                self._link = await self.link_to(address)
                 return self._link
             except FAILURES as error:
                 failure = error

@@ -16,11 +16,11 @@ from headrace.broker.config.copies import MIRROR_REMOTE
 from headrace.broker.errors import KafkaError
 from headrace.mirror import findings, reports
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.config import parse_addresses
 from headrace.mirror.findings import CopyFinding
 from headrace.mirror.names import CopyNames, named_of
 from headrace.mirror.own_topics import FINDINGS, SOURCES, STATES
 from headrace.mirror.reports import Report
+from headrace.mirror.source_access import client_of
 from headrace.mirror.state import State, topic_of
 from headrace.mirror.states import States
 
@@ -103,7 +103,7 @@ async def bootstrap_of(client: ClusterClient, source: str) -> str:
 async def source_client(client: ClusterClient, source: str) -> AsyncIterator[ClusterClient]:
     """A source that a broker mirrors; raises ClickException for another one, and for one that does not answer."""
     bootstrap = await bootstrap_of(client, source)
-    there = ClusterClient(parse_addresses("bootstrap", bootstrap))
+    there = client_of(source, bootstrap)
     try:
         await there.refresh()
     except (*FAILURES, KafkaError) as error:

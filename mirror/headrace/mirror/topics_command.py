@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 
 import click
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.mirror import lineage, ordering, orders
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.names import CopyNames
@@ -23,7 +24,7 @@ Choice = re.Pattern[str] | None
 @click.argument("choice", type=PatternType(), required=False, metavar="[REGEX]")
 @bootstrap_option
 @dry_run_option
-def topics(source: str, choice: Choice, bootstrap: str, dry_run: bool) -> None:
+def topics(source: str, choice: Choice, bootstrap: Bootstrap, dry_run: bool) -> None:
     """Copy only those topics of a source whose whole name matches, from now on; without REGEX all that are configured.
 
     \b

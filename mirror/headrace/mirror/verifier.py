@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_of
-from headrace.broker.wire.client.view import Address, is_moved
+from headrace.broker.wire.client.view import is_moved
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.comparison import Comparison, Offsets, Side
@@ -23,6 +23,7 @@ WORKERS_COUNT = 4
 RETRY_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Between the attempts to read on: a leader may move, a broker may be started again."""
 Answer = TypeVar("Answer")
+MakeClient = Callable[[], ClusterClient]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +57,10 @@ class ReadError(Exception):
 
 
 class Verifier:
-    """`here` are the offline cluster's brokers, `there` those of each source; `moved(count)` hears of offsets compared."""
+    """`here` makes clients of the offline cluster, `there` those of each source; `moved(count)` hears of offsets compared."""
 
     def __init__(
-        self, here: Sequence[Address], there: Mapping[str, Sequence[Address]], moved: Callable[[int], None]
+        self, here: MakeClient, there: Mapping[str, MakeClient], moved: Callable[[int], None]
     ) -> None:
         self._here = here
         self._there = there
@@ -125,9 +126,9 @@ class Verifier:
 class Reader:
     """One side, over connections of its own, opened when they are needed."""
 
-    def __init__(self, side: Side, addresses: Sequence[Address]) -> None:
+    def __init__(self, side: Side, make_client: MakeClient) -> None:
         self._side = side
-        self._client = ClusterClient(addresses)
+        self._client = make_client()
         self._is_open = False
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.moment import Moment
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import verification, verify_plan
@@ -40,7 +41,7 @@ from headrace.mirror.verifier import Verifier
 @json_option
 @bootstrap_option
 def verify(
-    topics: tuple[str, ...], source: str | None, since_ms: int | None, as_json: bool, bootstrap: str
+    topics: tuple[str, ...], source: str | None, since_ms: int | None, as_json: bool, bootstrap: Bootstrap
 ) -> None:
     """Compare copies with their sources, byte for byte; exit 1 where one differs or could not be compared.
 
@@ -55,7 +56,9 @@ def verify(
         verdicts.update({task.place: task.refused("stopped before it was compared") for task in plan.tasks})
         verdicts.update({refused.place: refused for refused in plan.verdicts})
         with _progress(sum(task.extents.end - task.extents.first for task in plan.tasks)) as moved:
-            verifier = Verifier(client.bootstrap, plan.sources, moved)
+            verifier = Verifier(
+                lambda: ClusterClient(client.bootstrap, security=client.security), plan.sources, moved
+            )
             await verifier.run(plan.tasks, lambda told: verdicts.__setitem__(told.place, told))
 
     is_stopped = False

@@ -5,22 +5,22 @@ A copy that cannot be compared is a verdict at once. Raises ClickException for w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import click
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.copies import MIRROR_CLUSTERS, MIRROR_REMOTE
 from headrace.broker.errors import KafkaError
-from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage, verification
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.config import parse_addresses
 from headrace.mirror.lineage import Standing
 from headrace.mirror.names import CopyNames, named_of
 from headrace.mirror.questions import UNKNOWN
+from headrace.mirror.source_access import client_of
 from headrace.mirror.state import State, topic_of
 from headrace.mirror.told import findings_of, folded, newest, reports_of
 from headrace.mirror.verification import Extents, PassedOver, Result, Verdict
@@ -33,11 +33,11 @@ Configs = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to compare, what cannot be, and where each source's brokers are."""
+    """What to compare, what cannot be, and what makes clients of each source."""
 
     tasks: Sequence[Task]
     verdicts: Sequence[Verdict]
-    sources: Mapping[str, Sequence[Address]]
+    sources: Mapping[str, Callable[[], ClusterClient]]
 
 
 async def plan(
@@ -60,9 +60,9 @@ async def plan(
     sources = {}
     for name in sorted({names.source_of(topic) for topic, _ in wanted}):
         mine = [place for place in wanted if names.source_of(place[0]) == name]
-        sources[name] = parse_addresses("bootstrap", bootstraps[name])
+        sources[name] = partial(client_of, name, bootstraps[name])
         try:
-            async with ClusterClient(sources[name]) as there:
+            async with sources[name]() as there:
                 look = await _Look.at(there, mine, since_ms, names)
         except (*FAILURES, KafkaError) as error:
             reason = f"{name} at {bootstraps[name]} does not answer ({error or type(error).__name__})"

@@ -8,6 +8,7 @@ from headrace.audit.acceptance_log import AcceptanceLog, NotKeptError
 from headrace.audit.acceptances import Acceptance, to_accept, to_reopen
 from headrace.audit.ledger_commands import OpenAuditor, read_all, reader_options
 from headrace.audit.period import ALWAYS
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.moment import now_ms
 
 by_option = click.option("--by", required=True, metavar="NAME", help="Who says so.")
@@ -60,7 +61,7 @@ def reopen(
     click.echo(f"open again: {', '.join(ids)}")
 
 
-def _keep(bootstrap: str, items: list[Acceptance]) -> None:
+def _keep(bootstrap: Bootstrap, items: list[Acceptance]) -> None:
     try:
         AcceptanceLog(bootstrap).append(items)
     except NotKeptError as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError as DeliveryError
 from confluent_kafka import KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.audit.acceptances import ACCEPTANCES_TOPIC, Acceptance, encode
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
 
 TIMEOUT_S: Final = 20
 
@@ -22,9 +24,9 @@ class NotKeptError(Exception):
 class AcceptanceLog:
     """Appends to partition 0 of one cluster's topic."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._settings: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": bootstrap,
+    def __init__(self, bootstrap: Bootstrap) -> None:
+        self._settings: dict[str, Any] = {
+            **settings_of(bootstrap),
             "client.id": "headrace-audit",
             "log_level": 0,
         }

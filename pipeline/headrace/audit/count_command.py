@@ -21,6 +21,7 @@ from headrace.audit.options import (
 from headrace.audit.records import CounterTier
 from headrace.audit.topic_names import TopicNames
 from headrace.audit.windows import WINDOW_SIZE_MS
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.moment import now_ms
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.log_client import LogClient
@@ -83,7 +84,7 @@ def _rules(
     help="Count what is there now and end; exit 1 when a name or pattern takes no topic.",
 )
 def count(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     datacenter: str,
     tier: CounterTier,
     wanted: TopicNames,

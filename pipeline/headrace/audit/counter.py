@@ -29,6 +29,8 @@ from headrace.audit.records import (
     encode,
 )
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import TopicPartition
@@ -76,11 +78,11 @@ class PublishError(Exception):
 class Publisher:
     """Appends count records, in order, to partition 0 of `headrace.counts`."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: Bootstrap) -> None:
         self._failure: str | None = None
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **settings_of(bootstrap),
                 "client.id": "headrace-counter",
                 "enable.idempotence": True,
                 "acks": "all",

@@ -22,6 +22,7 @@ from headrace.audit.records import Counted
 from headrace.audit.report import time_text
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import Moment
 from headrace.broker.wire.partitions import TopicPartition
@@ -74,7 +75,7 @@ class _Pattern(click.ParamType[re.Pattern[str]]):
     help="Windows from this time on: as 2026-01-31T00:00:00Z, or how long ago.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def groups(bootstrap: str, wanted: re.Pattern[str], since_ms: int, as_json: bool) -> None:
+def groups(bootstrap: Bootstrap, wanted: re.Pattern[str], since_ms: int, as_json: bool) -> None:
     """Print what consumer groups have read of the events that this cluster's counter counted, by the offsets that they
     committed; exit 1 when retention took some before a group had read them.
 

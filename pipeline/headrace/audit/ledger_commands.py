@@ -37,6 +37,7 @@ from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.watermark import SILENT_AFTER_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import Moment, now_ms
 from headrace.broker.structured_log import configure, get_logger
@@ -89,7 +90,12 @@ class Auditor:
     """The ledger with what feeds it."""
 
     def __init__(
-        self, bootstrap: str, warehouse: str, properties: dict[str, str], directory: Path | None, late_ms: int
+        self,
+        bootstrap: Bootstrap,
+        warehouse: str,
+        properties: dict[str, str],
+        directory: Path | None,
+        late_ms: int,
     ) -> None:
         self.bootstrap = bootstrap
         self._topics = OfflineTopics(LogClient(bootstrap, client_id="headrace-audit"))
@@ -189,7 +195,7 @@ class Auditor:
 
 
 def open_auditor(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     warehouse: str,
     properties: dict[str, str],
     directory: Path | None,
@@ -212,7 +218,7 @@ def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def naming(
         *arguments: Any,
-        bootstrap: str,
+        bootstrap: Bootstrap,
         warehouse: str,
         catalog_properties: dict[str, str],
         late_after_seconds: float,
@@ -244,7 +250,7 @@ def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @listener_option
 def watch(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     warehouse: str,
     catalog_properties: dict[str, str],
     late_after_seconds: float,

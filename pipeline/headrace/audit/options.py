@@ -6,30 +6,13 @@ import signal
 import threading
 from typing import Final
 
-import click
-
-from headrace.broker.client.blocking_cluster import parse_bootstrap
+from headrace.broker.client import bootstrap_option as options
 
 RETRY_SECONDS: Final = 1.0
 
 
-def checked_bootstrap(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse brokers that are not named as they have to be."""
-    if value is None:
-        return None
-    try:
-        parse_bootstrap(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-    return value
-
-
-bootstrap_option: Final = click.option(
-    "--bootstrap",
-    required=True,
-    metavar="HOST:PORT,…",
-    callback=checked_bootstrap,
-    help="Brokers of the cluster: the counted one, or the offline one.",
+bootstrap_option: Final = options.bootstrap_option(
+    "Brokers of the cluster: the counted one, or the offline one."
 )
 
 

@@ -11,12 +11,13 @@ from rich.console import Console
 
 from headrace.audit.count import census
 from headrace.audit.ledger_commands import Auditor, OpenAuditor, read_all, reader_options
-from headrace.audit.options import checked_bootstrap
 from headrace.audit.outcome import Counts, Topic
 from headrace.audit.period import Period
 from headrace.audit.report import time_text
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.bootstrap_option import bootstrap_option
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import Moment, now_ms
 from headrace.load.log_client import LogClient
@@ -47,16 +48,21 @@ class Recounted(NamedTuple):
     "--topic", required=True, metavar="DATACENTER.TOPIC", help="The topic, as the offline cluster calls it."
 )
 @click.option("--window", "at_ms", type=Moment(), required=True, help="A time in the window.")
-@click.option(
-    "--live",
-    metavar="HOST:PORT,…",
-    callback=checked_bootstrap,
-    help="Brokers of the live cluster, to count there, too.",
+@bootstrap_option(
+    "Brokers of the live cluster, to count there, too.",
+    option="--live",
+    config_option="--live-command-config",
+    required=False,
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @reader_options
 def recount(
-    opened: OpenAuditor, silent_after_seconds: float, topic: str, at_ms: int, live: str | None, as_json: bool
+    opened: OpenAuditor,
+    silent_after_seconds: float,
+    topic: str,
+    at_ms: int,
+    live: Bootstrap | None,
+    as_json: bool,
 ) -> None:
     """Count a window of a topic again, and say whether that agrees with the ledger; exit 1 when some tier does not.
 
@@ -87,7 +93,7 @@ def recount(
 
 
 def _recounted(
-    auditor: Auditor, key: Topic, known: Counts, start_ms: int, live: str | None
+    auditor: Auditor, key: Topic, known: Counts, start_ms: int, live: Bootstrap | None
 ) -> list[Recounted]:
     datacenter, topic = key
     clusters = [("offline", auditor.bootstrap, f"{datacenter}.{topic}", known.offline)]

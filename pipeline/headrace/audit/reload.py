@@ -24,7 +24,9 @@ from pyiceberg.table import Table
 
 from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.period import Period
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.events.registry_address import RegistryAddress
 from headrace.load import history, tables, task
 from headrace.load.log_client import LogClient
 from headrace.load.names import DATACENTER, OFFSET, TOPIC, TOPIC_PARTITION
@@ -59,8 +61,8 @@ class Reload:
 class Log(NamedTuple):
     """A topic of the offline cluster, and where its schemas are."""
 
-    bootstrap: str
-    registry: str
+    bootstrap: Bootstrap
+    registry: RegistryAddress
     topic: str
 
 

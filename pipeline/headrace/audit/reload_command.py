@@ -13,8 +13,11 @@ from headrace.audit.reload import Log, NotReloadedError, reload_window
 from headrace.audit.report import time_text
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import Moment
+from headrace.events.registry_address import RegistryAddress
+from headrace.events.registry_option import registry_option
 from headrace.load.log_client import LogClient
 from headrace.load.options import warehouse_options
 from headrace.load.source import StandstillError
@@ -26,9 +29,7 @@ from headrace.load.tables import WarehouseError, open_present
     "--topic", required=True, metavar="DATACENTER.TOPIC", help="The topic, as the offline cluster calls it."
 )
 @click.option("--window", "at_ms", type=Moment(), required=True, help="A time in the window.")
-@click.option(
-    "--registry", required=True, metavar="URL,…", help="Schema registries of the offline datacenter."
-)
+@registry_option("Schema registries of the offline datacenter.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @bootstrap_option
@@ -36,10 +37,10 @@ from headrace.load.tables import WarehouseError, open_present
 def reload(
     topic: str,
     at_ms: int,
-    registry: str,
+    registry: RegistryAddress,
     is_dry: bool,
     as_json: bool,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     warehouse: str,
     catalog_properties: dict[str, str],
 ) -> None:

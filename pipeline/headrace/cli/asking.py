@@ -9,6 +9,9 @@ import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
+
 Answer = TypeVar("Answer")
 
 
@@ -34,6 +37,6 @@ def reason_of(error: KafkaException) -> str:
     return str(reason.str()).rstrip(".")
 
 
-def admin_client(bootstrap: str) -> AdminClient:
+def admin_client(bootstrap: Bootstrap) -> AdminClient:
     """A client that logs nothing by itself."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return AdminClient({**settings_of(bootstrap), "log_level": 0})

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import k32_describe_configs, k35_describe_log_dirs
 from headrace.broker.wire.client.view import Address
@@ -34,15 +36,17 @@ class BrokerLook:
     failure: str | None = None
 
 
-def look_at(brokers: Mapping[int, Address]) -> dict[int, BrokerLook]:
+def look_at(brokers: Mapping[int, Address], security: ClientSecurity = PLAINTEXT) -> dict[int, BrokerLook]:
     """What each of these brokers says; one that does not answer says why."""
     with ThreadPoolExecutor(BROKERS_ASKED_MAX) as threads:
-        return dict(zip(brokers, threads.map(_look, brokers, brokers.values()), strict=True))
+        return dict(
+            zip(brokers, threads.map(partial(_look, security), brokers, brokers.values()), strict=True)
+        )
 
 
-def _look(broker_id: int, address: Address) -> BrokerLook:
+def _look(security: ClientSecurity, broker_id: int, address: Address) -> BrokerLook:
     try:
-        with BlockingLink(address, "headrace-cluster", TIMEOUT_SECONDS) as link:
+        with BlockingLink(address, "headrace-cluster", TIMEOUT_SECONDS, security=security) as link:
             configs = _configs(link, broker_id)
             return BrokerLook(
                 engine="headrace" if RELEASE in configs else "kafka",

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli import cluster_status
 from headrace.cli.broker_look import look_at
 from headrace.cli.cluster_admin import ClusterAdmin
@@ -36,7 +37,7 @@ def cluster() -> None:
 )
 @bootstrap_option
 @json_option
-def status(drained: tuple[int, ...], bootstrap: str, as_json: bool) -> None:
+def status(drained: tuple[int, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Print the brokers and what is not well with them and with the partitions; exit 1 while something is not.
 
     \b
@@ -62,7 +63,7 @@ def status(drained: tuple[int, ...], bootstrap: str, as_json: bool) -> None:
 )
 @bootstrap_option
 @json_option
-def may_stop(broker_id: int, allow_unavailable: bool, bootstrap: str, as_json: bool) -> None:
+def may_stop(broker_id: int, allow_unavailable: bool, bootstrap: Bootstrap, as_json: bool) -> None:
     """Tell whether BROKER may stop now: none of its partitions falls below min.insync.replicas; exit 1 if one does.
 
     A broker that is not alive holds nobody up.
@@ -82,7 +83,7 @@ def may_stop(broker_id: int, allow_unavailable: bool, bootstrap: str, as_json: b
         raise click.exceptions.Exit(1)
 
 
-def look(bootstrap: str) -> ClusterState:
+def look(bootstrap: Bootstrap) -> ClusterState:
     """Ask a cluster for all that its state is told from."""
     with ClusterAdmin(bootstrap) as admin:
         seen = admin.cluster()
@@ -93,7 +94,7 @@ def look(bootstrap: str) -> ClusterState:
         moves = {} if seen.controller not in seen.addresses else admin.moves()
     return ClusterState(
         look=seen,
-        brokers=look_at(seen.addresses),
+        brokers=look_at(seen.addresses, bootstrap.security),
         moves=moves,
         min_isr={topic: int(config[MIN_ISR]) for topic, config in configs.items()},
     )

@@ -16,8 +16,8 @@ from headrace.broker.client.blocking_cluster import (
     ATTEMPTS_MAX,
     BlockingCluster,
     attempts,
-    parse_bootstrap,
 )
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import (
     k03_metadata,
@@ -85,13 +85,9 @@ class Move:
 class ClusterAdmin:
     """Asks the brokers of `bootstrap`; to be closed after use."""
 
-    def __init__(self, bootstrap: str, client_id: str = "headrace-topics") -> None:
-        try:
-            addresses = parse_bootstrap(bootstrap)
-        except ValueError as error:
-            raise click.UsageError(f"--bootstrap: {error}") from None
+    def __init__(self, bootstrap: Bootstrap, client_id: str = "headrace-topics") -> None:
         self._bootstrap = bootstrap
-        self._brokers = BlockingCluster(addresses, client_id, TIMEOUT_SECONDS)
+        self._brokers = BlockingCluster(bootstrap.addresses, client_id, TIMEOUT_SECONDS, bootstrap.security)
 
     def __enter__(self) -> ClusterAdmin:
         return self

@@ -15,13 +15,17 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit, urlunsplit
 
 import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
 from headrace.cli.asking import asked, reason_of
 from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option
+from headrace.events.registry_address import RegistryAddress
+from headrace.events.registry_client import opened_client
+from headrace.events.registry_option import registry_option
 from headrace.events.times import AVRO_READERS
 
 POLL_SECONDS: Final = 0.2
@@ -56,7 +60,7 @@ class Progress:
     type=click.FloatRange(min=0),
     help="Stop when no message came for so many seconds; the brokers have as long to answer at first, from 1 to 10.",
 )
-@click.option("--registry", metavar="URL", help="Decode Avro values with this schema registry.")
+@registry_option("Decode Avro values with this schema registry.", required=False)
 @click.option(
     "--skip-bad",
     is_flag=True,
@@ -65,11 +69,11 @@ class Progress:
 @json_option
 def consume(
     topic: str,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     group: str | None,
     count_max: int | None,
     timeout: float | None,
-    registry: str | None,
+    registry: RegistryAddress | None,
     skip_bad: bool,
     as_json: bool,
 ) -> None:
@@ -107,9 +111,9 @@ def consume(
         raise click.ClickException(f"only {done.printed} of {count_max} messages came.")
 
 
-def _config(bootstrap: str, group: str | None) -> dict[str, Any]:
+def _config(bootstrap: Bootstrap, group: str | None) -> dict[str, Any]:
     return {
-        "bootstrap.servers": bootstrap,
+        **settings_of(bootstrap),
         "group.id": group or f"headrace-consume-{uuid.uuid4()}",
         "enable.auto.commit": group is not None,
         # Only what was printed is committed.
@@ -200,21 +204,19 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _avro_decoder(registry: str, topic: str) -> Decode:
+def _avro_decoder(registry: RegistryAddress, topic: str) -> Decode:
     """Return what decodes a value of the topic, or raises UndecodableError; ClickException where it cannot ask."""
     from confluent_kafka.error import ConsumeError
-    from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
     from confluent_kafka.schema_registry.error import SchemaParseException, SchemaRegistryError
     from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
     from fastavro.read import LOGICAL_READERS
 
     LOGICAL_READERS.update(AVRO_READERS)
-    shown = _without_credentials(registry)
     try:
-        deserializer = AvroDeserializer(SchemaRegistryClient({"url": registry, "max.retries": 1}))
+        deserializer = AvroDeserializer(opened_client(registry, {"max.retries": 1}))
     except ValueError as error:
-        raise click.UsageError(f"--registry: {str(error).replace(registry, shown)}.") from error
+        raise click.UsageError(f"--registry: {error}.") from error
     context = SerializationContext(topic, MessageField.VALUE)
     odd_values = (ValueError, EOFError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error)
     undecodable = (SerializationError, ConsumeError, SchemaParseException, *odd_values)
@@ -228,15 +230,10 @@ def _avro_decoder(registry: str, topic: str) -> Decode:
             if isinstance(error, SchemaRegistryError) and error.http_status_code == NOT_FOUND:
                 raise UndecodableError(_reason(error)) from error
             raise click.ClickException(
-                f"registry {shown} does not answer: {_reason(error).replace(registry, shown)}; nothing more was read."
+                f"registry {registry} does not answer: {_reason(error)}; nothing more was read."
             ) from error
 
     return decode
-
-
-def _without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _reason(error: Exception) -> str:

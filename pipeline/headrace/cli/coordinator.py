@@ -10,20 +10,22 @@ from __future__ import annotations
 import click
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
 from headrace.cli.asking import reason_of
 from headrace.cli.shared import TIMEOUT_SECONDS
 
 ANY_PARTITION = TopicPartition("__consumer_offsets", 0)
 
 
-def await_coordinator(bootstrap: str, group: str, seconds_max: float = TIMEOUT_SECONDS) -> None:
+def await_coordinator(bootstrap: Bootstrap, group: str, seconds_max: float = TIMEOUT_SECONDS) -> None:
     """Return once the coordinator of `group` answers; nothing is changed by the question.
 
     Raises:
         ClickException: it did not within `seconds_max`.
     """
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+        {**settings_of(bootstrap), "group.id": group, "enable.auto.commit": False, "log_level": 0}
     )
     try:
         consumer.committed([ANY_PARTITION], timeout=seconds_max)

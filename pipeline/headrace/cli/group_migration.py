@@ -12,6 +12,7 @@ from typing import TypeVar
 import click
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
@@ -26,7 +27,7 @@ Offsets = dict[tuple[str, int], int]
 T = TypeVar("T")
 
 
-def migrate(bootstrap: str, zookeeper: str, group: str) -> tuple[Offsets, Offsets]:
+def migrate(bootstrap: Bootstrap, zookeeper: str, group: str) -> tuple[Offsets, Offsets]:
     """(what was moved, what was dropped since its partition is no more). Raises ClickException."""
     found = _ask(zookeeper, lambda offsets: offsets.of_group(group))
     if not found:
@@ -42,7 +43,7 @@ def migrate(bootstrap: str, zookeeper: str, group: str) -> tuple[Offsets, Offset
     return moved, {key: offset for key, offset in found.items() if key not in moved}
 
 
-def commit(bootstrap: str, group: str, offsets: Offsets) -> None:
+def commit(bootstrap: Bootstrap, group: str, offsets: Offsets) -> None:
     """Commit for a group without members. Raises ClickException."""
     if not offsets:
         return

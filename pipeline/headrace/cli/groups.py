@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli import group_lag
 from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
@@ -27,7 +28,7 @@ def groups() -> None:
 @groups.command("list", epilog="Example: headrace groups list --bootstrap 127.0.0.1:9092 --json")
 @bootstrap_option
 @json_option
-def list_groups(bootstrap: str, as_json: bool) -> None:
+def list_groups(bootstrap: Bootstrap, as_json: bool) -> None:
     """Print all groups with their state."""
     client = admin_client(bootstrap)
     found = asked("list groups", client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result)
@@ -47,7 +48,7 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 @click.argument("group")
 @bootstrap_option
 @json_option
-def describe(group: str, bootstrap: str, as_json: bool) -> None:
+def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Print a group's state, members and, for each partition of its topics, offset, log end and lag.
 
     The lag of a partition without a committed offset is unknown, unless it is empty.
@@ -86,7 +87,7 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
 @groups.command("delete", epilog="Example: headrace groups delete my-group --bootstrap 127.0.0.1:9092")
 @click.argument("group")
 @bootstrap_option
-def delete(group: str, bootstrap: str) -> None:
+def delete(group: str, bootstrap: Bootstrap) -> None:
     """Delete a group without members, with its offsets."""
     await_coordinator(bootstrap, group)
     client = admin_client(bootstrap)
@@ -105,7 +106,7 @@ def delete(group: str, bootstrap: str) -> None:
 @bootstrap_option
 @click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="The cluster's ZooKeeper.")
 @json_option
-def migrate(group: str, bootstrap: str, zookeeper: str, as_json: bool) -> None:
+def migrate(group: str, bootstrap: Bootstrap, zookeeper: str, as_json: bool) -> None:
     """Move a group's offsets from ZooKeeper, where old consumers commit, to __consumer_offsets.
 
     Stop the group's consumers first. The offsets leave ZooKeeper once the brokers have them; those of partitions that

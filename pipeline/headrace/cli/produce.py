@@ -9,6 +9,8 @@ from typing import Any, BinaryIO, Final
 import click
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
 from headrace.cli.shared import bootstrap_option, json_option, parse_settings
 
 DEFAULTS: Final = {
@@ -49,7 +51,7 @@ class Deliveries:
 @json_option
 def produce(
     topic: str,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     source: BinaryIO,
     key_separator: str | None,
     settings: tuple[str, ...],
@@ -59,7 +61,7 @@ def produce(
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty.")
     try:
-        producer = Producer({**DEFAULTS, **parse_settings(settings), "bootstrap.servers": bootstrap})
+        producer = Producer({**DEFAULTS, **parse_settings(settings), **settings_of(bootstrap)})
     except KafkaException as error:
         raise click.UsageError(f"{error.args[0].str()}.") from error
     separator = key_separator.encode() if key_separator else None

@@ -11,6 +11,7 @@ from typing import IO, Any, Final
 import click
 from rich.console import Console
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.cli.cluster_admin import ClusterAdmin, ClusterLook, Move
 from headrace.cli.reassignment_plan import Key, PlanError, Replicas, plan
@@ -67,7 +68,7 @@ def plan_moves(
     topics: tuple[str, ...],
     brokers: tuple[int, ...] | None,
     factor: int | None,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Print which partitions of TOPICS would move, and change nothing.
@@ -114,7 +115,7 @@ def start(
     factor: int | None,
     rate: int | None,
     wait: bool,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Move the partitions of TOPICS, or those of a plan, to other brokers."""
@@ -139,7 +140,7 @@ def start(
 @reassign.command(epilog="Example: headrace topics reassign show --bootstrap 127.0.0.1:9092 --json")
 @bootstrap_option
 @json_option
-def show(bootstrap: str, as_json: bool) -> None:
+def show(bootstrap: Bootstrap, as_json: bool) -> None:
     """Print the partitions that are moving; when there are none any more, remove the throttle."""
     with ClusterAdmin(bootstrap) as admin:
         moves = admin.moves()
@@ -161,7 +162,7 @@ def show(bootstrap: str, as_json: bool) -> None:
 @click.argument("topics", nargs=-1)
 @bootstrap_option
 @json_option
-def cancel(topics: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+def cancel(topics: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
     """Leave the partitions of TOPICS where they were, or all that are moving."""
     with ClusterAdmin(bootstrap) as admin:
         moves = {key: move for key, move in admin.moves().items() if not topics or key[0] in topics}

@@ -9,9 +9,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.broker.client import bootstrap_option as options
+
 TIMEOUT_SECONDS: Final = 10.0
 
-bootstrap_option = click.option("--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers to ask.")
+bootstrap_option = options.bootstrap_option("Brokers to ask.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 from confluent_kafka.admin import ConfigResource, NewTopic
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.asking import admin_client, asked
 from headrace.cli.reassign import reassign
 from headrace.cli.shared import (
@@ -35,7 +36,7 @@ topics.add_command(reassign)
 @topics.command("list", epilog="Example: headrace topics list --bootstrap 127.0.0.1:9092 --json")
 @bootstrap_option
 @json_option
-def list_topics(bootstrap: str, as_json: bool) -> None:
+def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
     """Print the topics with their partitions and replicas."""
     metadata = asked("list topics", lambda: admin_client(bootstrap).list_topics(timeout=TIMEOUT_SECONDS))
     rows = [
@@ -56,7 +57,7 @@ def list_topics(bootstrap: str, as_json: bool) -> None:
 @click.argument("topic")
 @bootstrap_option
 @json_option
-def describe(topic: str, bootstrap: str, as_json: bool) -> None:
+def describe(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Print a topic's partitions and the configuration that was set for it.
 
     Replicas out of sync and partitions without a leader are marked.
@@ -116,7 +117,7 @@ def describe(topic: str, bootstrap: str, as_json: bool) -> None:
 @json_option
 def create(
     topic: str,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     partitions: int,
     replication_factor: int,
     settings: tuple[str, ...],
@@ -134,7 +135,7 @@ def create(
 @click.argument("topic")
 @bootstrap_option
 @json_option
-def delete(topic: str, bootstrap: str, as_json: bool) -> None:
+def delete(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Delete a topic and all its messages."""
     admin = admin_client(bootstrap)
     future = admin.delete_topics([topic], request_timeout=CHANGE_SECONDS_MAX)[topic]

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.cli.cluster_admin import ClusterAdmin
 from headrace.cli.hanging_transactions import Described, ProducerState, hanging, overdue
@@ -35,7 +36,7 @@ def transactions() -> None:
 
 
 @contextmanager
-def _asking(bootstrap: str) -> Iterator[TransactionAdmin]:
+def _asking(bootstrap: Bootstrap) -> Iterator[TransactionAdmin]:
     with ClusterAdmin(bootstrap, "headrace-transactions") as cluster:
         yield TransactionAdmin(cluster)
 
@@ -56,7 +57,7 @@ def _asking(bootstrap: str) -> Iterator[TransactionAdmin]:
 @bootstrap_option
 @json_option
 def list_transactions(
-    states: tuple[str, ...], longer_than_ms: int | None, bootstrap: str, as_json: bool
+    states: tuple[str, ...], longer_than_ms: int | None, bootstrap: Bootstrap, as_json: bool
 ) -> None:
     """Print all transactional ids with their coordinator, producer and state."""
     with _asking(bootstrap) as admin:
@@ -68,7 +69,7 @@ def list_transactions(
 @click.argument("transactional_id")
 @bootstrap_option
 @json_option
-def describe(transactional_id: str, bootstrap: str, as_json: bool) -> None:
+def describe(transactional_id: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Print a transactional id's producer, its state, since when a transaction is open and in which partitions.
 
     Partitions whose markers are written are none of them any more.
@@ -104,7 +105,7 @@ def describe(transactional_id: str, bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe_producers(
-    topic: str, partition: int, broker_id: int | None, bootstrap: str, as_json: bool
+    topic: str, partition: int, broker_id: int | None, bootstrap: Bootstrap, as_json: bool
 ) -> None:
     """Print the producers that a partition remembers, with the offset at which an open transaction of theirs begins."""
     with _asking(bootstrap) as admin:
@@ -138,7 +139,7 @@ def find_hanging(
     partition: int | None,
     broker_id: int | None,
     minutes: int,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     as_json: bool,
 ) -> None:
     """Print open transactions that no coordinator will end; readers of committed messages wait at them.
@@ -169,7 +170,7 @@ def find_hanging(
 )
 @bootstrap_option
 @json_option
-def abort(topic: str, partition: int, start_offset: int, bootstrap: str, as_json: bool) -> None:
+def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Abort a hanging transaction in one partition; what a coordinator has under way is left to it."""
     name = f"{topic}-{partition}"
     with _asking(bootstrap) as admin:

@@ -10,9 +10,10 @@ the first request is made. Must not know topics, retries or what a schema says.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import unquote
+
+from headrace.events.registry_address import RegistryAddress
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
@@ -36,21 +37,16 @@ class NoAnswerError(Exception):
 
 
 class RegistryClient:
-    """Asks the registry of one URL, `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`; every method raises both errors.
+    """Asks the registry of an address with one URL; every method raises both errors.
 
     Connections are kept: a forked process needs a client of its own.
     """
 
-    def __init__(self, url: str, *, timeout_seconds: float) -> None:
-        self.url, credentials = _without_credentials(url)
+    def __init__(self, address: RegistryAddress, *, timeout_seconds: float) -> None:
+        self.url = address.shown
         """The URL as it may be shown."""
-        self._settings = {
-            "url": self.url,
-            "timeout": timeout_seconds,
-            "max.retries": 0,
-            "cache.latest.ttl.sec": 0,
-            **credentials,
-        }
+        self._address = address
+        self._timeout_seconds = timeout_seconds
         self._client: SchemaRegistryClient | None = None
         self._session: Any = None
 
@@ -93,10 +89,8 @@ class RegistryClient:
             raise NoAnswerError(str(error) or type(error).__name__) from error
 
     def _opened(self) -> SchemaRegistryClient:
-        from confluent_kafka.schema_registry import SchemaRegistryClient
-
         try:
-            client = SchemaRegistryClient({**self._settings, "ssl.ca.location": _trusted(self.url)})
+            client = opened_client(self._address, {"timeout": self._timeout_seconds, "max.retries": 0})
         except Exception as error:  # no URL, or no proxy that the environment may name
             raise NoAnswerError(str(error)) from error
         # The client has no setting for these two.
@@ -106,26 +100,38 @@ class RegistryClient:
         return client
 
 
+def opened_client(address: RegistryAddress, settings: Mapping[str, Any]) -> SchemaRegistryClient:
+    """Confluent's client of one registry, with what its address says of security; raises whatever it raises."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    credentials = {"basic.auth.user.info": address.credentials} if address.credentials else {}
+    client = SchemaRegistryClient(
+        {
+            "url": address.shown,
+            "cache.latest.ttl.sec": 0,
+            "ssl.ca.location": _trusted(address),
+            **credentials,
+            **settings,
+        }
+    )
+    context = address.context()
+    if context is not None:
+        # It takes no context, and stores in files of PEM alone.
+        rest: Any = client._rest_client
+        kind, auth, timeout = type(rest.session), rest.auth, rest.timeout
+        rest.session.close()
+        rest.session = kind(verify=context, auth=auth, proxy=rest.proxy, timeout=timeout)
+    return client
+
+
 def import_client() -> None:
     """Import what the first request would: for programs whose first request shall not wait for it."""
     import confluent_kafka.schema_registry  # noqa: F401
 
 
-def _without_credentials(url: str) -> tuple[str, dict[str, str]]:
-    """Return a URL without user and password, and these as a setting of the client."""
-    scheme, separator, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    credentials, at, host = authority.rpartition("@")
-    if not at:
-        return url, {}
-    user, _, password = credentials.partition(":")
-    shown = f"{scheme}{separator}{host}{slash}{path}"
-    return shown, {"basic.auth.user.info": f"{unquote(user)}:{unquote(password)}"}
-
-
-def _trusted(url: str) -> str | bool | None:
+def _trusted(address: RegistryAddress) -> str | bool | None:
     """Return where the system keeps the certificates that it trusts; None for the client's own where it has none."""
-    if url.startswith("http:"):
+    if address.shown.startswith("http:") or address.security.settings:
         return False  # nobody to trust, and reading the certificates takes 40 ms
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath

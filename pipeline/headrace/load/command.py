@@ -14,8 +14,11 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from headrace.broker.client.blocking_cluster import parse_bootstrap
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.bootstrap_option import bootstrap_option
 from headrace.broker.structured_log import configure, get_logger
+from headrace.events.registry_address import RegistryAddress
+from headrace.events.registry_option import registry_option
 from headrace.load import expiry
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.metrics import LoadMetrics
@@ -65,11 +68,10 @@ class Totals:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--bootstrap", metavar="HOST:PORT,…", help="Brokers of the cluster to load from.  [required]")
-@click.option(
-    "--registry",
-    metavar="URL,…",
-    help="Schema registries; the first that answers is asked what an id means in the record's topic.  [required]",
+@bootstrap_option("Brokers of the cluster to load from.  [required]", required=False)
+@registry_option(
+    "Schema registries; the first that answers is asked what an id means in the record's topic.  [required]",
+    required=False,
 )
 @warehouse_options
 @click.option(
@@ -103,8 +105,8 @@ class Totals:
 @click.pass_context
 def load(
     context: click.Context,
-    bootstrap: str | None,
-    registry: str | None,
+    bootstrap: Bootstrap | None,
+    registry: RegistryAddress | None,
     warehouse: str,
     catalog_properties: dict[str, str],
     topics: str,
@@ -132,7 +134,7 @@ def load(
     assert registry is not None
     configure()
     config = LoadConfig(
-        bootstrap=_checked_bootstrap(bootstrap),
+        bootstrap=bootstrap,
         registry=registry,
         task_count_max=tasks,
         wanted=_pattern(topics),
@@ -253,14 +255,6 @@ def _end(totals: Totals, once: bool, as_json: bool, *, stopped: bool) -> None:
     if once and not stopped and not totals.is_complete:
         reasons = [finding.sentence for finding in totals.findings] + totals.refused_topics + totals.failures
         raise click.ClickException("; ".join(reasons[:5]) or f"{totals.lag} records are still to be loaded")
-
-
-def _checked_bootstrap(bootstrap: str) -> str:
-    try:
-        parse_bootstrap(bootstrap)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--bootstrap") from error
-    return bootstrap
 
 
 def _pattern(topics: str) -> Callable[[str], bool]:

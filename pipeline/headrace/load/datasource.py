@@ -9,7 +9,8 @@ schema of each topic's subject and from those that the newest records of each pa
 record has none (one with a time that `collect()` could not show, before the year 1 or after 9999, has none either);
 without it they have `key` and `value` as bytes, and `headers`. Every other column is as in the
 warehouse. Each partition is read from its log start to its end as both were when the DataFrame was made. A pattern that
-no topic matches, and an option that is none of the three, is refused; topics without records make an empty DataFrame.
+no topic matches, and an option that there is not, is refused; topics without records make an empty DataFrame. Where
+brokers or registry are secured, the option `command.config` names a properties file with Kafka's client settings about it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.security import ClientSecurity
+from headrace.broker.client.settings_file import client_settings
+from headrace.events.registry_address import RegistryAddress
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import RecordColumns
 from headrace.load.decode import (
@@ -46,7 +51,7 @@ from headrace.load.source import chunks
 from headrace.load.tables import OWN_FIELDS, PLACE_FIELDS
 from headrace.load.task import distinct, own_columns, values_of
 
-OPTIONS: Final = ("bootstrap", "topics", "registry")
+OPTIONS: Final = ("bootstrap", "topics", "registry", "command.config")
 RAW: Final = [
     pa.field("key", pa.binary()),
     pa.field("value", pa.binary()),
@@ -64,7 +69,7 @@ class RangePartition(InputPartition):
 
 
 class HeadraceDataSource(DataSource):
-    """Options: `bootstrap`, `topics` (a regular expression for whole names), and optionally `registry`."""
+    """Options: `bootstrap`, `topics` (a regular expression for whole names), and optionally `registry` and `command.config`."""
 
     @classmethod
     def name(cls) -> str:
@@ -87,13 +92,17 @@ class HeadraceDataSource(DataSource):
         missing = [name for name in ("bootstrap", "topics") if not self.options.get(name)]
         if missing:
             raise ValueError(f'the headrace source needs .option("{missing[0]}", …)')
-        return HeadraceReader(self.options["bootstrap"], self.options["topics"], self.options.get("registry"))
+        settings = client_settings(self.options.get("command.config"))
+        bootstrap = Bootstrap(self.options["bootstrap"], ClientSecurity.of(settings))
+        urls = self.options.get("registry")
+        registry = None if urls is None else RegistryAddress.of(urls, settings)
+        return HeadraceReader(bootstrap, self.options["topics"], registry)
 
 
 class HeadraceReader(DataSourceReader):
     """Plans when it is made, so that schema and ranges belong together; reads in Spark's workers."""
 
-    def __init__(self, bootstrap: str, pattern: str, registry: str | None) -> None:
+    def __init__(self, bootstrap: Bootstrap, pattern: str, registry: RegistryAddress | None) -> None:
         self._bootstrap = bootstrap
         self._registry = registry
         wanted = _pattern(pattern)

@@ -19,9 +19,11 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.events.registry_address import RegistryAddress
 from headrace.load import commit, expiry, history, leftovers, ranges, tables
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.decode import is_growing
@@ -43,8 +45,8 @@ logger = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadConfig:
-    bootstrap: str
-    registry: str
+    bootstrap: Bootstrap
+    registry: RegistryAddress
     task_count_max: int
     wanted: Callable[[str], bool]
     """Whether a topic of this name is to be loaded."""

@@ -19,8 +19,8 @@ from headrace.broker.client.blocking_cluster import (
     BlockingCluster,
     ConnectionFailedError,
     attempts,
-    parse_bootstrap,
 )
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import (
     k01_fetch,
@@ -87,7 +87,6 @@ class LogClient:
     """Asks the right broker, and asks again with fresh metadata when the leader has moved.
 
     Args:
-        bootstrap: `host:port[,host:port]…`
         timeout_seconds: how long one request may take.
 
     Raises:
@@ -95,8 +94,10 @@ class LogClient:
         KafkaError: from every method, when the broker refused (for instance `OffsetOutOfRangeError`).
     """
 
-    def __init__(self, bootstrap: str, *, client_id: str = "headrace", timeout_seconds: float = 10.0) -> None:
-        self._cluster = BlockingCluster(parse_bootstrap(bootstrap), client_id, timeout_seconds)
+    def __init__(
+        self, bootstrap: Bootstrap, *, client_id: str = "headrace", timeout_seconds: float = 10.0
+    ) -> None:
+        self._cluster = BlockingCluster(bootstrap.addresses, client_id, timeout_seconds, bootstrap.security)
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[TopicPartition]:
         """Return all partitions of the topics whose name is wanted, in order; never creates a topic."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_client import NoAnswerError, RegistryClient, StatusError
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema, writer_schema
 
@@ -43,14 +44,10 @@ class RefusedError(Exception):
 
 
 class SchemaRegistry:
-    """Asks one of the registries of a comma-separated list of URLs, the first that answers."""
+    """Asks one of several registries, the first that answers."""
 
-    def __init__(self, urls: str, *, timeout_seconds: float = 5.0) -> None:
-        self._clients = [
-            RegistryClient(url.strip().rstrip("/"), timeout_seconds=timeout_seconds)
-            for url in urls.split(",")
-            if url.strip()
-        ]
+    def __init__(self, address: RegistryAddress, *, timeout_seconds: float = 5.0) -> None:
+        self._clients = [RegistryClient(each, timeout_seconds=timeout_seconds) for each in address.each()]
         self._known: dict[tuple[str, int], WriterSchema | UnsupportedSchemaError] = {}
         self._unknown_since: dict[tuple[str, int], float] = {}
 

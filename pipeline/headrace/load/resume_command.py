@@ -10,7 +10,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.broker.client.blocking_cluster import ConnectionFailedError, parse_bootstrap
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.bootstrap_option import bootstrap_option
 from headrace.broker.errors import KafkaError
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import resume as orders
@@ -29,9 +31,7 @@ def _order_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--from", "position", type=click.IntRange(min=0), help="The offset at which the table stands."
         ),
         click.option("--at", type=click.IntRange(min=0), help="The offset at which the load shall go on."),
-        click.option(
-            "--bootstrap", required=True, metavar="HOST:PORT,…", help="Brokers of the cluster to load from."
-        ),
+        bootstrap_option("Brokers of the cluster to load from."),
         warehouse_options,
         click.option("--json", "as_json", is_flag=True, help="Print JSON."),
     )
@@ -83,7 +83,7 @@ def _run(
     *,
     position: int | None,
     at: int | None,
-    bootstrap: str,
+    bootstrap: Bootstrap,
     warehouse: str,
     catalog_properties: dict[str, str],
     as_json: bool,
@@ -92,10 +92,6 @@ def _run(
         raise click.UsageError(
             "name PARTITION, --from and --at together, or none of the offsets to see what there is."
         )
-    try:
-        parse_bootstrap(bootstrap)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--bootstrap") from error
     client = LogClient(bootstrap, client_id="headrace-load")
     try:
         catalog = open_present(warehouse, catalog_properties)

@@ -18,9 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events import registry_client
+from headrace.events.registry_address import RegistryAddress
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import Int64s, RecordColumns
 from headrace.load.decode import (
@@ -57,8 +59,8 @@ class Assignment:
     """What one task does; everything in it travels to the worker."""
 
     ranges: tuple[OffsetRange, ...]
-    bootstrap: str
-    registry: str
+    bootstrap: Bootstrap
+    registry: RegistryAddress
     rows: Target
     dead_letters: Target
     shape: TableShape
@@ -134,14 +136,14 @@ def run(assignment: Assignment) -> TaskResult:
 
 
 @cache
-def _client(bootstrap: str, pid: int) -> LogClient:
+def _client(bootstrap: Bootstrap, pid: int) -> LogClient:
     """One client a worker process: Spark reuses workers, and a fork must not share its parent's sockets."""
     return LogClient(bootstrap, client_id="headrace-load")
 
 
 @cache
-def _registry(urls: str, pid: int) -> SchemaRegistry:
-    return SchemaRegistry(urls)
+def _registry(address: RegistryAddress, pid: int) -> SchemaRegistry:
+    return SchemaRegistry(address)
 
 
 class _Reader:

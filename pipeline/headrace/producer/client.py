@@ -20,7 +20,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
+from headrace.broker.client.security import ClientSecurity
+from headrace.broker.client.settings_file import client_settings
 from headrace.events.avro_schemas import MONITORING_TOPIC, schema_text, subject_of
+from headrace.events.registry_address import RegistryAddress
 from headrace.producer import open_producers
 from headrace.producer.checks import checked_text
 from headrace.producer.life import Life, ProducerClosedError, Settings
@@ -48,7 +53,9 @@ class Producer:
     """Publishes events of the topics that it was opened for; safe to use from several threads and signal handlers.
 
     `schemas` maps each topic to its Avro schema (text), whose first field is the envelope `header`. `client_config`
-    holds librdkafka's settings (linger.ms, batch.size, acks, enable.idempotence, delivery.timeout.ms, …). Opening
+    holds librdkafka's settings (linger.ms, batch.size, acks, enable.idempotence, delivery.timeout.ms, …), `security` how
+    brokers and registry let in: Kafka's client settings (security.protocol, ssl.…, sasl.…) and schema.registry.…, or the
+    path of a properties file with them; what is wrong with them is a ConfigurationError. Opening
     registers the schemas and raises RegistrationError when that fails, EventError when a schema has no envelope; it does
     not wait for the brokers, which the first `send()` of a topic does. One that is left open is closed when the process
     exits, within 20 s; when it is killed, the next producer of its server and service does so from its file in the folder
@@ -68,22 +75,26 @@ class Producer:
         window_size_ms: int = 10_000,
         registry_seconds_max: float = 30.0,
         client_config: Mapping[str, Any] | None = None,
+        security: Mapping[str, str] | str | os.PathLike[str] | None = None,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
         names = {"server": server, "service": service, "datacenter": datacenter}
         for name, value in names.items():
             checked_text(name, value)
         texts = {**schemas, MONITORING_TOPIC: schema_text("monitoring_event")}
+        said = client_settings(security)
+        brokers = Bootstrap(bootstrap, ClientSecurity.of(said))
+        registry = RegistryAddress.of(registry_url, said)
         encoders = {
             topic: Encoder(
-                text, register(registry_url, subject_of(topic), text, seconds_max=registry_seconds_max)
+                text, register(registry, subject_of(topic), text, seconds_max=registry_seconds_max)
             )
             for topic, text in texts.items()
         }
         self._settings = Settings(
             **names,
             window_size_ms=window_size_ms,
-            client_config={**DEFAULTS, **(client_config or {}), "bootstrap.servers": bootstrap},
+            client_config={**DEFAULTS, **(client_config or {}), **settings_of(brokers)},
             monitoring_encoder=encoders.pop(MONITORING_TOPIC),
             encoders=encoders,
             spool_folder=folder_of(spool),

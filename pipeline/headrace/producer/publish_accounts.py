@@ -18,7 +18,12 @@ import click
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.bootstrap_option import bootstrap_option
+from headrace.broker.client.librdkafka import settings_of
 from headrace.events.avro_schemas import MONITORING_TOPIC, schema_text, subject_of
+from headrace.events.registry_address import RegistryAddress
+from headrace.events.registry_option import registry_option
 from headrace.producer.author import Author
 from headrace.producer.client import DEFAULTS
 from headrace.producer.life import now_ms
@@ -36,8 +41,8 @@ REGISTRY_SECONDS_MAX: Final = 30.0
     epilog="Example: headrace publish-accounts --datacenter dc-east --bootstrap 127.0.1.100:9092 "
     "--registry http://127.0.1.12:8081"
 )
-@click.option("--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers of the datacenter.")
-@click.option("--registry", required=True, metavar="URL", help="Schema registry.")
+@bootstrap_option("Brokers of the datacenter.")
+@registry_option("Schema registry.")
 @click.option(
     "--datacenter", required=True, help="Name of this datacenter: producers of others are left alone."
 )
@@ -49,7 +54,12 @@ REGISTRY_SECONDS_MAX: Final = 30.0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def publish_accounts(
-    bootstrap: str, registry: str, datacenter: str, service: str | None, spool: Path | None, as_json: bool
+    bootstrap: Bootstrap,
+    registry: RegistryAddress,
+    datacenter: str,
+    service: str | None,
+    spool: Path | None,
+    as_json: bool,
 ) -> None:
     """Publish the last accounts of producers on this host that were killed, and remove their spool files.
 
@@ -69,10 +79,10 @@ def publish_accounts(
     if found:
         try:
             encoder = _encoder(registry)
-            client = KafkaProducer({**DEFAULTS, "bootstrap.servers": bootstrap})
+            client = KafkaProducer({**DEFAULTS, **settings_of(bootstrap)})
         except (RegistrationError, KafkaException) as error:
             raise click.ClickException(f"{error}.") from error
-        ours = list(of_cluster(found, _cluster_of(client, bootstrap), bootstrap))
+        ours = list(of_cluster(found, _cluster_of(client, bootstrap), bootstrap.servers))
         published = _published(client, encoder, ours)
     for left in published:
         left.forget()
@@ -83,13 +93,13 @@ def publish_accounts(
         )
 
 
-def _encoder(registry: str) -> Encoder:
+def _encoder(registry: RegistryAddress) -> Encoder:
     text = schema_text("monitoring_event")
     subject = subject_of(MONITORING_TOPIC)
     return Encoder(text, register(registry, subject, text, seconds_max=REGISTRY_SECONDS_MAX))
 
 
-def _cluster_of(client: KafkaProducer, bootstrap: str) -> int:
+def _cluster_of(client: KafkaProducer, bootstrap: Bootstrap) -> int:
     try:
         found = client.list_topics(MONITORING_TOPIC, timeout=REACH_SECONDS_MAX)
     except KafkaException as error:

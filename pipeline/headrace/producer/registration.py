@@ -7,6 +7,7 @@ import time
 from contextlib import closing
 from typing import Final
 
+from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_client import NoAnswerError, RegistryClient, StatusError
 
 _log = logging.getLogger("headrace.producer")
@@ -19,9 +20,9 @@ class RegistrationError(Exception):
     """The registry refused a schema, or could not be reached in time; the message says which and what to do."""
 
 
-def register(registry_url: str, subject: str, schema: str, *, seconds_max: float) -> int:
+def register(registry: RegistryAddress, subject: str, schema: str, *, seconds_max: float) -> int:
     """Return the id of a schema under a subject, registering it when it is new there."""
-    with closing(RegistryClient(registry_url, timeout_seconds=REQUEST_SECONDS_MAX)) as client:
+    with closing(RegistryClient(registry, timeout_seconds=REQUEST_SECONDS_MAX)) as client:
         return _registered(client, subject, schema, seconds_max)
 
 

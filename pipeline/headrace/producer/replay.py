@@ -23,8 +23,12 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.bootstrap_option import bootstrap_option, given_properties
 from headrace.events.access_log import PageView, parse
 from headrace.events.avro_schemas import REJECTED_SUFFIX, schema_text
+from headrace.events.registry_address import RegistryAddress
+from headrace.events.registry_option import registry_option
 from headrace.producer.client import Producer
 from headrace.producer.log_lines import KEPT_SIZE_MAX, LogLine, read_lines
 from headrace.producer.registration import RegistrationError
@@ -129,8 +133,8 @@ class Pace:
 @click.option(
     "--rate", type=click.FloatRange(min=0), default=0.0, help="Page views a second at most; 0 is no limit."
 )
-@click.option("--bootstrap", metavar="HOST:PORT,...", help="Brokers to publish to.")
-@click.option("--registry", metavar="URL", help="Schema registry.")
+@bootstrap_option("Brokers to publish to.", required=False)
+@registry_option("Schema registry.", required=False)
 @click.option(
     "--topic", default="pageviews", show_default=True, help="Topic; rejected lines go to TOPIC.rejected."
 )
@@ -164,8 +168,8 @@ def replay(
     check: bool,
     events: int,
     rate: float,
-    bootstrap: str | None,
-    registry: str | None,
+    bootstrap: Bootstrap | None,
+    registry: RegistryAddress | None,
     topic: str,
     datacenter: str,
     server: str,
@@ -195,14 +199,15 @@ def replay(
         )
     try:
         producer = Producer(
-            bootstrap=bootstrap,
-            registry_url=registry,
+            bootstrap=bootstrap.servers,
+            registry_url=registry.urls,
             schemas={topic: schema_text("page_view"), topic + REJECTED_SUFFIX: schema_text("rejected_line")},
             server=server,
             service=service,
             datacenter=datacenter,
             window_size_ms=window_seconds * 1000,
             # A front end would rather wait for a broker that restarts than give an event up.
+            security=given_properties(click.get_current_context()),
             client_config={"delivery.timeout.ms": 600_000, "linger.ms": 20, **_settings(settings)},
         )
     except (RegistrationError, KafkaException) as error:

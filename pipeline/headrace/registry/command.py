@@ -9,6 +9,8 @@ import sys
 import click
 import uvicorn
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.bootstrap_option import bootstrap_option
 from headrace.broker.structured_log import configure, get_logger
 from headrace.registry.app import build_app
 from headrace.registry.listening import ListenAddress, Server, listen
@@ -18,7 +20,7 @@ logger = get_logger(__name__)
 
 
 @click.command(epilog="Example: headrace registry --bootstrap 127.0.0.1:9092 --listen 127.0.0.1:8081")
-@click.option("--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers that keep the schemas.")
+@bootstrap_option("Brokers that keep the schemas.")
 @click.option(
     "--listen",
     "listen_at",
@@ -47,7 +49,7 @@ logger = get_logger(__name__)
     help="Mirrored topics to serve too, read-only: subjects of dc-east._schemas are named dc-east.SUBJECT.",
 )
 def registry(
-    bootstrap: str, listen_at: tuple[str, int], topic: str, replication_factor: int, replay_topics: str
+    bootstrap: Bootstrap, listen_at: tuple[str, int], topic: str, replication_factor: int, replay_topics: str
 ) -> None:
     """Serve Confluent's schema registry API over a compacted topic.
 
@@ -72,7 +74,7 @@ def registry(
 
 
 async def _serve(
-    bootstrap: str,
+    bootstrap: Bootstrap,
     listen_at: tuple[str, int],
     topic: str,
     replication_factor: int,

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import NewTopic
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
 from headrace.registry.errors import RegistryError
@@ -33,7 +34,7 @@ class Registry:
     """Owns the machine; all methods but the readers' delivery run on the event loop."""
 
     def __init__(
-        self, *, bootstrap: str, topic: str, replication_factor: int, replay_topics: tuple[str, ...]
+        self, *, bootstrap: Bootstrap, topic: str, replication_factor: int, replay_topics: tuple[str, ...]
     ) -> None:
         self._prefixes = {topic: "", **{name: name.removesuffix(topic) for name in replay_topics}}
         self.machine = Machine(prefix for prefix in self._prefixes.values() if prefix)

@@ -16,6 +16,8 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.librdkafka import settings_of
 from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
 from headrace.registry.records import TURN_HEADER
@@ -50,9 +52,9 @@ class CaughtUp:
 ReadEvent = ReadMessage | CaughtUp
 
 
-def client_config(bootstrap: str) -> dict[str, Any]:
+def client_config(bootstrap: Bootstrap) -> dict[str, Any]:
     """Return what every client of the registry shares."""
-    return {"bootstrap.servers": bootstrap, "client.id": "headrace-registry", "log_level": 2}
+    return {**settings_of(bootstrap), "client.id": "headrace-registry", "log_level": 2}
 
 
 class TopicReader:
@@ -60,7 +62,7 @@ class TopicReader:
 
     def __init__(
         self,
-        bootstrap: str,
+        bootstrap: Bootstrap,
         topic: str,
         deliver: Callable[[list[ReadEvent]], None],
         *,
@@ -101,7 +103,7 @@ class TopicReader:
                 return True
             if reason != said:
                 logger.warning(
-                    "waiting for the topic", topic=self._topic, bootstrap=self._bootstrap, reason=reason
+                    "waiting for the topic", topic=self._topic, bootstrap=str(self._bootstrap), reason=reason
                 )
                 said = reason
             self._stop.wait(RETRY_SECONDS)
@@ -172,7 +174,7 @@ def _turn_of(message: Any) -> str | None:
 class TopicAppender:
     """Appends records to partition 0, all acknowledged by all in-sync replicas or an error."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: Bootstrap, topic: str) -> None:
         self._topic = topic
         config = {
             **client_config(bootstrap),

@@ -14,7 +14,6 @@ import pytest
 from headrace.broker.errors import ErrorCode, OffsetOutOfRangeError
 from headrace.broker.wire.batches import Record, encode_batch
 from headrace.broker.wire.client.replica_fetch import FetchedPartition, ReplicaFetchAnswer
-from headrace.mirror import checker
 from headrace.mirror.checker import ATTEMPTS_COUNT, IDLE_SECONDS, RETRY_SECONDS, Checker
 from headrace.mirror.checks import CheckPlan
 from headrace.mirror.config import Tunables
@@ -120,7 +119,7 @@ class World:
         async def findings(_: Checker) -> Any:
             return {("dc-east", "t", 0): self.losses} if self.losses else {}
 
-        monkeypatch.setattr(checker, "AsyncLink", SimpleNamespace(open=opened))
+        self.source.link_to = opened
         monkeypatch.setattr(Checker, "_findings", findings)
 
     def steps(self, count: int) -> list[float]:

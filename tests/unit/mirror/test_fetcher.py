@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from mirror_kit import CopiedHeaders
 
+from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.clock import SystemClock
 from headrace.broker.errors import ErrorCode
 from headrace.broker.wire import frames
@@ -179,6 +180,7 @@ class World:
             after_fetch=lambda _: None,
             heard=lambda _: None,
             refresh_soon=self._refresh,
+            link_to=lambda address: AsyncLink.open(address, "test", TUNABLES.request_timeout_ms),
         )
         self.fetcher = Fetcher(cast("Any", self.view), 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -51,7 +52,6 @@ class Client:
 @pytest.fixture(autouse=True)
 def _clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     Client.faults, Client.starts, Client.asked = {}, {"here": 0, "there": 0}, []
-    monkeypatch.setattr(verifier, "ClusterClient", Client)
     monkeypatch.setattr(verifier, "RETRY_PAUSES_SECONDS", (0.0, 0.0))
 
 
@@ -63,7 +63,8 @@ def verified(count: int = 1, there: Address = THERE) -> tuple[list[Verdict], lis
     ]
     told: list[Verdict] = []
     moved: list[int] = []
-    asyncio.run(Verifier([HERE], {"dc-east": [there]}, moved.append).run(tasks, told.append))
+    here, sources = lambda: Client([HERE]), {"dc-east": lambda: Client([there])}
+    asyncio.run(Verifier(cast("Any", here), cast("Any", sources), moved.append).run(tasks, told.append))
     return told, moved
 
 

@@ -1,20 +1,24 @@
 """One connection to one broker for an event loop.
 
 Every wait is bounded by the time-out. Answers are views of one buffer: they are valid until the next request on this link.
+Where the security wants it, a link logs in before its first request, and again before its session is over (KIP-368).
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import random
 from typing import Any
 
+from headrace.broker.client.async_carriers import Carrier, connected
+from headrace.broker.client.identities import advanced, identity_of, nonce
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.errors import UnsupportedVersionError
 from headrace.broker.wire.client.exchange import A, Exchange, Q, Spoken
+from headrace.broker.wire.client.login import log_in, renewal_after_ms
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import MalformedError
 
-PIECE_SIZE = 256 * 1024
 FAILURES = (OSError, MalformedError, UnsupportedVersionError)
 """What a request may raise, OSError also for a time-out; the link is of no use afterwards."""
 
@@ -22,31 +26,44 @@ FAILURES = (OSError, MalformedError, UnsupportedVersionError)
 class AsyncLink:
     """Made by `open`; one request at a time."""
 
-    def __init__(self, sock: socket.socket, exchange: Exchange, timeout_ms: int) -> None:
-        self._sock = sock
+    def __init__(
+        self, carrier: Carrier, exchange: Exchange, timeout_ms: int, security: ClientSecurity
+    ) -> None:
+        self._carrier = carrier
         self._exchange = exchange
         self._timeout_ms = timeout_ms
-        self._low_water_mark = 1
+        self._security = security
+        self._login_due: float | None = None
 
     @classmethod
     async def open(
-        cls, address: Address, client_id: str, timeout_ms: int, *, negotiates: bool = True
+        cls,
+        address: Address,
+        client_id: str,
+        timeout_ms: int,
+        *,
+        negotiates: bool = True,
+        security: ClientSecurity = PLAINTEXT,
     ) -> AsyncLink:
-        """Connect, and agree on versions unless it `negotiates` none; raises FAILURES."""
+        """Connect, agree on versions unless it `negotiates` none, and log in; raises FAILURES, or ConfigurationError where a
+        store of the security cannot be used.
+        """
         async with asyncio.timeout(timeout_ms / 1000):
-            sock = await _connected(address)
+            carrier = await connected(address, security)
         exchange = Exchange(client_id, negotiates=negotiates)
-        link = cls(sock, exchange, timeout_ms)
+        link = cls(carrier, exchange, timeout_ms, security)
         try:
             if negotiates:
                 await link._carry(exchange.versions_request())
+            if security.uses_sasl:
+                await link._log_in()
         except BaseException:
             link.close()
             raise
         return link
 
     def close(self) -> None:
-        self._sock.close()
+        self._carrier.close()
 
     async def __aenter__(self) -> AsyncLink:
         return self
@@ -60,46 +77,29 @@ class AsyncLink:
 
     async def ask(self, api: Spoken[Q, A], highest: int, message: Q) -> A:
         """Send a request in a version up to `highest` and return its decoded answer; raises FAILURES."""
+        if self._login_due is not None and asyncio.get_running_loop().time() >= self._login_due:
+            await self._log_in()
         answer: A = await self._carry(self._exchange.request(api, highest, message))
         return answer
 
+    async def _log_in(self) -> None:
+        """In threads, as tokens are waited for and passwords are hashed as often as the broker says."""
+        steps = log_in(await asyncio.to_thread(identity_of, self._security), nonce())
+        asked = advanced(steps, None)
+        while not isinstance(asked, int):
+            answer = await self._carry(self._exchange.request(*asked))
+            asked = await asyncio.to_thread(advanced, steps, answer)
+        after_ms = renewal_after_ms(asked, random.random())
+        now = asyncio.get_running_loop().time()
+        self._login_due = None if after_ms is None else now + after_ms / 1000
+
     async def _carry(self, request: bytes) -> Any:
-        loop, exchange = asyncio.get_running_loop(), self._exchange
+        exchange, carrier = self._exchange, self._carrier
         answer = None
         async with asyncio.timeout(self._timeout_ms / 1000):
-            await loop.sock_sendall(self._sock, request)
+            await carrier.send(request)
             # Neither call lets go of the loop where the other side is quick: who asks again and again would keep it.
             await asyncio.sleep(0)
             while answer is None:
-                self._be_woken_for(min(exchange.missing, PIECE_SIZE))
-                answer = exchange.received(await loop.sock_recv_into(self._sock, exchange.writable()))
+                answer = exchange.received(await carrier.receive(exchange.writable(), exchange.missing))
         return answer
-
-    def _be_woken_for(self, size: int) -> None:
-        """The loop is woken once for a good piece of a large answer, not for each packet."""
-        if size != self._low_water_mark:
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
-            self._low_water_mark = size
-
-
-async def _connected(address: Address) -> socket.socket:
-    """A socket to the first that answers of all addresses that the name has: `localhost` has two."""
-    failure: OSError = ConnectionError(f"{address[0]} has no address")
-    loop = asyncio.get_running_loop()
-    for family, kind, protocol, _, resolved in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        try:
-            return await _connected_to(socket.socket(family, kind, protocol), resolved)
-        except OSError as error:
-            failure = error
-    raise failure
-
-
-async def _connected_to(sock: socket.socket, resolved: Any) -> socket.socket:
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await asyncio.get_running_loop().sock_connect(sock, resolved)
-    except BaseException:
-        sock.close()
-        raise
-    return sock

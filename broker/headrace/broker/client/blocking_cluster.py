@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import k03_metadata
 from headrace.broker.wire.client.view import Address, ClusterView, is_lost, is_moved
@@ -31,11 +32,18 @@ class ConnectionFailedError(Exception):
 class BlockingCluster:
     """`view` is as of the last look at the metadata; `timeout_seconds` is how long one request may take."""
 
-    def __init__(self, bootstrap: Sequence[Address], client_id: str, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        client_id: str,
+        timeout_seconds: float,
+        security: ClientSecurity = PLAINTEXT,
+    ) -> None:
         self.view = ClusterView()
         self._bootstrap = tuple(bootstrap)
         self._client_id = client_id
         self._timeout_seconds = timeout_seconds
+        self._security = security
         self._links: dict[Address, BlockingLink] = {}
 
     def refresh(self, topics: Iterable[str] | None) -> None:
@@ -66,7 +74,9 @@ class BlockingCluster:
         """The link to the broker at an address."""
         link = self._links.get(address)
         if link is None:
-            link = self._links[address] = BlockingLink(address, self._client_id, self._timeout_seconds)
+            link = self._links[address] = BlockingLink(
+                address, self._client_id, self._timeout_seconds, security=self._security
+            )
         return link
 
     def to_leader(self, place: PartitionKey) -> BlockingLink:
@@ -112,14 +122,3 @@ def attempts(count_max: int) -> Iterator[int]:
         if number:
             time.sleep(RETRY_WAIT_SECONDS * number)
         yield number
-
-
-def parse_bootstrap(bootstrap: str) -> tuple[Address, ...]:
-    """Parse `host:port[,host:port]…`; raises ValueError with a sentence."""
-    addresses: list[Address] = []
-    for part in bootstrap.split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or not port.isdigit():
-            raise ValueError(f"{part.strip()!r} is no HOST:PORT; name brokers as HOST:PORT[,HOST:PORT]…")
-        addresses.append((host.strip("[]"), int(port)))
-    return tuple(addresses)

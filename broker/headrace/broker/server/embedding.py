@@ -17,6 +17,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.clock import Clock
 from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.partition import Partition
@@ -81,6 +82,11 @@ class EmbeddingHost(Protocol):
     @property
     def registry(self) -> Any:
         """The prometheus_client registry that the broker's metrics port serves."""
+        ...
+
+    @property
+    def security(self) -> ClientSecurity:
+        """How a client is let in at what `leader_address` names."""
         ...
 
     def led(self) -> Iterable[Partition]:
@@ -158,6 +164,10 @@ class BrokerHost:
     @property
     def cluster_id(self) -> str:
         return self._membership.cluster_id
+
+    @property
+    def security(self) -> ClientSecurity:
+        return PLAINTEXT
 
     def led(self) -> Iterable[Partition]:
         return self._partitions.led()

@@ -17,6 +17,7 @@ from typing import Any
 
 import uvloop
 
+from headrace.broker.client.security import PLAINTEXT
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.listeners import address_text
 from headrace.broker.config.topics import LogConfig
@@ -157,6 +158,7 @@ class Broker:
             (listener, surroundings.bind(listener, config.network)) for listener in config.listeners
         ]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
+        self._connect = surroundings.connector(lambda: PLAINTEXT)
         self.metadata = MetadataCache()
         self.client_usage = client_usage(self.config.quotas)
         is_mirrored = mirrored_names(config.properties)
@@ -167,7 +169,7 @@ class Broker:
             self.tasks,
             is_mirrored,
             make_kazoo=surroundings.kazoo,
-            connect=surroundings.connect,
+            connect=self._connect,
         )
         self.cluster.configurations.of_clients.on_change(ClientQuotas(self.client_usage).changed)
         self.connection_quotas = ConnectionQuotas(self.config, self.tasks)
@@ -268,7 +270,7 @@ class Broker:
             config=self.config.replication,
             partitions=partitions,
             clock=self.clock,
-            connect=self._surroundings.connect,
+            connect=self._connect,
             endpoint=lambda broker_id: self.metadata.endpoint(broker_id, listener),
             replicated=self.metrics.replicated_in,
             throttle=self._make_throttle(FOLLOWER),
@@ -382,7 +384,7 @@ class Broker:
             listener=self.config.control_plane_listener,
             client_id=f"headrace-{membership.broker_id}",
             timeout_ms=config.controller_socket_timeout_ms,
-            connect=self._surroundings.connect,
+            connect=self._connect,
         )
         changes = IsrChanges(
             membership.broker_id,
@@ -434,7 +436,7 @@ class Broker:
             broker_id=self.cluster.membership.broker_id,
             listener=self.config.inter_broker_listener,
             timeout_ms=self.config.network.request_timeout_ms,
-            connect=self._surroundings.connect,
+            connect=self._connect,
             tasks=self.tasks,
         )
         services = Services(

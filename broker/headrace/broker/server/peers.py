@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.broker.client.asynchronous import AsyncLink
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -49,9 +50,20 @@ class Link(Protocol):
 Connect = Callable[[Address, str, int], Awaitable[Link]]
 
 
-async def connect(address: Address, client_id: str, timeout_ms: int) -> Link:
+async def connect(
+    address: Address, client_id: str, timeout_ms: int, security: ClientSecurity = PLAINTEXT
+) -> Link:
     """Between brokers of a cluster the versions are fixed: nobody is asked for them first."""
-    return await AsyncLink.open(address, client_id, timeout_ms, negotiates=False)
+    return await AsyncLink.open(address, client_id, timeout_ms, negotiates=False, security=security)
+
+
+def connector(security: Callable[[], ClientSecurity]) -> Connect:
+    """Connects with what the security is by then."""
+
+    async def connect_now(address: Address, client_id: str, timeout_ms: int) -> Link:
+        return await connect(address, client_id, timeout_ms, security())
+
+    return connect_now
 
 
 class PeerLink:

@@ -14,12 +14,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from headrace.broker.client.security import ClientSecurity
 from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.config.listeners import Listener
 from headrace.broker.config.sections import Network
 from headrace.broker.log.files import Files, OsFiles
 from headrace.broker.server.listener import bind
-from headrace.broker.server.peers import Connect, connect
+from headrace.broker.server.peers import Connect, connector
 from headrace.broker.zk.client import MakeKazoo, kazoo_client
 
 
@@ -40,6 +41,6 @@ class Surroundings:
     """The disk, which calls back with its failures, in any thread."""
     bind: Callable[[Listener, Network], socket.socket] = bind
     threads: Callable[[int], AbstractContextManager[Pool]] = ThreadPoolExecutor
-    connect: Connect = connect
-    """To other brokers."""
+    connector: Callable[[Callable[[], ClientSecurity]], Connect] = connector
+    """What connects to other brokers, with the security that those want by then."""
     kazoo: MakeKazoo = kazoo_client

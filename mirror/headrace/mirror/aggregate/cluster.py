@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
+from headrace.broker.client.security import ClientSecurity
 from headrace.broker.clock import Clock
 from headrace.broker.errors import ErrorCode
 from headrace.broker.wire.client.view import Address
@@ -31,6 +32,11 @@ class Cluster(Protocol):
     @property
     def properties(self) -> Mapping[str, str]:
         """How the member is configured."""
+        ...
+
+    @property
+    def security(self) -> ClientSecurity:
+        """How a member is let in by the cluster's brokers."""
         ...
 
     def leader_address(self, topic: str, partition: int) -> Address | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from headrace.broker.client.security import ClientSecurity
 from headrace.broker.clock import Clock
 from headrace.broker.server.embedding import EmbeddingHost, NewTopic
 from headrace.broker.wire.client.view import Address
@@ -35,6 +36,10 @@ class EmbeddedCluster:
     @property
     def properties(self) -> Mapping[str, str]:
         return self._host.properties
+
+    @property
+    def security(self) -> ClientSecurity:
+        return self._host.security
 
     def leader_address(self, topic: str, partition: int) -> Address | None:
         return self._host.leader_address(topic, partition)

@@ -265,8 +265,7 @@ class Puller:
             address = self._source.addresses.get(self._node)
             if address is None:
                 raise ConnectionError(f"the source has no broker {self._node} any more")
-            timeout_ms = self._source.tunables.request_timeout_ms
-            self._link = await AsyncLink.open(address, self._source.client_id, timeout_ms)
+            self._link = await self._source.link_to(address)
         return self._link
 
     def _now_ms(self) -> int:

@@ -148,5 +148,7 @@ class Target:
     async def _to(self, address: Address) -> AsyncLink:
         if address not in self._links:
             client_id = f"headrace-aggregate-{self._cluster.member_id}"
-            self._links[address] = await AsyncLink.open(address, client_id, self._timeout_ms)
+            self._links[address] = await AsyncLink.open(
+                address, client_id, self._timeout_ms, security=self._cluster.security
+            )
         return self._links[address]

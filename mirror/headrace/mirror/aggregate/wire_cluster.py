@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.clock import Clock
 from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
@@ -43,12 +44,14 @@ class WireCluster:
         member_id: int,
         clock: Clock,
         max_age_ms: int,
+        security: ClientSecurity = PLAINTEXT,
     ) -> None:
         self.member_id = member_id
+        self.security = security
         self.properties = properties
         self.clock = clock
         self.keeps_marks = False
-        self._client = ClusterClient(bootstrap, f"headrace-mirror-{member_id}")
+        self._client = ClusterClient(bootstrap, f"headrace-mirror-{member_id}", security)
         self._max_age_ms = max_age_ms
         self._lock = asyncio.Lock()
         self._due = asyncio.Event()

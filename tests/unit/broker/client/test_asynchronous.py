@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from scripted_broker import API_VERSIONS, Answer, scripted_broker, versions
 
-from headrace.broker.client.asynchronous import PIECE_SIZE, AsyncLink, _connected
+from headrace.broker.client.async_carriers import PIECE_SIZE, _connected
+from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.errors import UnsupportedVersionError
 from headrace.broker.wire.api import k01_fetch, k03_metadata, k23_offset_for_leader_epoch
 from headrace.broker.wire.client.exchange import ProtocolError

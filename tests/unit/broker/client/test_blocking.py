@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
+import tls_kit
 from scripted_broker import API_VERSIONS, Answer, scripted_broker, versions
+from secured_broker import tls_client_settings
 
 from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.client.security import ClientSecurity
+from headrace.broker.client.tls_contexts import TlsError
 from headrace.broker.errors import UnsupportedVersionError
+from headrace.broker.tls.contexts import server_context
 from headrace.broker.wire.api import k03_metadata, k23_offset_for_leader_epoch
 from headrace.broker.wire.client.exchange import ProtocolError
 
@@ -69,3 +75,31 @@ def test_a_peer_that_is_no_broker_is_no_use(reply: bytes, sentence: str) -> None
 def test_a_broker_that_does_not_answer_in_time_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TimeoutError):
         BlockingLink(silent.getsockname(), "test", 0.01)
+
+
+def test_answers_come_whole_over_tls_and_a_certificate_of_somebody_else_is_one_sentence(
+    tmp_path: Path,
+) -> None:
+    authority, other = tls_kit.authority(), tls_kit.authority("other")
+    security = ClientSecurity.of(tls_client_settings(tmp_path, authority))
+    for signer in (authority, other):
+        keys = tls_kit.pem_settings(
+            tmp_path / signer.certificate.subject.rfc4514_string(), tls_kit.signed(signer)
+        )
+        with scripted_broker(serve, server_context(keys)) as broker:
+            if signer is other:
+                with pytest.raises(TlsError, match=r"the certificate of 127.0.0.1:\d+ is not accepted"):
+                    BlockingLink(broker.address, "test", 5, security=security)
+                continue
+            with BlockingLink(broker.address, "test", 5, security=security) as link:
+                answer = link.ask(k03_metadata.API, 12, {"topics": None})
+                assert [each["host"] for each in answer["brokers"]] == ["h" * 1000] * 300
+
+
+def test_a_broker_that_speaks_tls_is_told_apart_from_one_that_answers_nonsense() -> None:
+    alert = b"\x15\x03\x03\x00\x02\x02\x46"
+    with (
+        scripted_broker(lambda key, message: alert) as broker,
+        pytest.raises(ProtocolError, match="speaks TLS"),
+    ):
+        BlockingLink(broker.address, "test", 5)

@@ -9,7 +9,7 @@ import pytest
 from scripted_broker import API_VERSIONS, Answer, ScriptedBroker, scripted_broker, versions
 
 from headrace.broker.client import blocking_cluster
-from headrace.broker.client.blocking_cluster import BlockingCluster, ConnectionFailedError, parse_bootstrap
+from headrace.broker.client.blocking_cluster import BlockingCluster, ConnectionFailedError
 from headrace.broker.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_of
 
 METADATA = 3
@@ -150,10 +150,3 @@ def test_where_no_broker_answers_a_refresh_that_may_fail_leaves_the_view_as_it_i
         cluster.close()
     cluster.refresh_if_possible(["a"])
     assert cluster.view.leader_of(PLACE) == broker.address
-
-
-def test_a_bootstrap_is_a_list_of_addresses() -> None:
-    assert parse_bootstrap("a:1, [::1]:9092") == (("a", 1), ("::1", 9092))
-    for bad in ("", "a", "a:b", ":9092"):
-        with pytest.raises(ValueError, match="is no HOST:PORT"):
-            parse_bootstrap(bad)

@@ -23,6 +23,7 @@ from headrace.audit.modes import TopicModes
 from headrace.audit.modes import parse as parse_modes
 from headrace.audit.records import Barrier, Counted, CountRecord, Standstill, encode
 from headrace.audit.topic_names import parse
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.batches import (
     Record,
@@ -346,7 +347,7 @@ class FullQueue:
 
 
 def test_a_round_may_be_larger_than_the_producers_queue() -> None:
-    publisher, queue = Publisher("127.0.0.1:1"), FullQueue()
+    publisher, queue = Publisher(Bootstrap("127.0.0.1:1")), FullQueue()
     publisher._producer = cast(Any, queue)
     for first in range(5):
         publisher.publish(

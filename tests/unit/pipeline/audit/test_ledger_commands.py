@@ -15,6 +15,7 @@ from headrace.audit.book import Book
 from headrace.audit.ledger import Promise
 from headrace.audit.ledger_commands import Auditor
 from headrace.audit.settling import SETTLED_AFTER_MS, STEP_MS, settle
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.load.tables import open_catalog
 
 OVERALL = ("", "")
@@ -76,7 +77,7 @@ def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(ledger_commands, "OfflineTopics", NoTopics)
     warehouse = str(tmp_path / "warehouse")
     open_catalog(warehouse).create_namespace("warehouse")
-    auditor = ledger_commands.open_auditor("127.0.0.1:1", warehouse, {}, tmp_path / "state", 60)
+    auditor = ledger_commands.open_auditor(Bootstrap("127.0.0.1:1"), warehouse, {}, tmp_path / "state", 60)
     pipeline = Pipeline(ledger=auditor.ledger)
     pipeline.open("p")
     pipeline.send("p", tiers=("live",))

@@ -16,7 +16,9 @@ from pyiceberg.table import Table
 from headrace.audit import reload
 from headrace.audit.period import Period
 from headrace.audit.reload import Log, NotReloadedError, Reload, reload_window
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.events.registry_address import RegistryAddress
 from headrace.load import commit, history, tables
 from headrace.load.log_client import LogClient
 from headrace.load.ranges import LogOffsets, Passing
@@ -99,7 +101,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def again(catalog: Catalog, cluster: Cluster, *, is_dry: bool = False) -> Reload:
     return reload_window(
-        catalog, cast(LogClient, cluster), Log("here:1", "http://there", TOPIC), PERIOD, is_dry=is_dry
+        catalog,
+        cast(LogClient, cluster),
+        Log(Bootstrap("here:1"), RegistryAddress("http://there"), TOPIC),
+        PERIOD,
+        is_dry=is_dry,
     )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-import click
 import pytest
 from scripted_broker import API_VERSIONS, scripted_broker
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import ErrorCode
 from headrace.cli import cluster_admin
 from headrace.cli.cluster_admin import ClusterAdmin, Move
@@ -51,7 +51,7 @@ def test_the_controller_is_found_again_and_what_it_refuses_is_told() -> None:
     script = Controller()
     with scripted_broker(script) as broker:
         script.address = broker.address
-        with ClusterAdmin("{}:{}".format(*broker.address)) as admin:
+        with ClusterAdmin(Bootstrap("{}:{}".format(*broker.address))) as admin:
             assert admin.moves() == {("t", 4): Move(replicas=(3, 1), adding=(3,), removing=())}
             refused = admin.reassign({("t", 0): (9,), ("t", 1): None})
     assert {key: (error.code, str(error)) for key, error in refused.items()} == {
@@ -67,10 +67,5 @@ def test_another_broker_is_asked_where_one_hangs(monkeypatch: pytest.MonkeyPatch
     with socket.create_server(("127.0.0.1", 0)) as hanging, scripted_broker(script) as broker:
         script.address = broker.address
         bootstrap = "127.0.0.1:{},{}:{}".format(hanging.getsockname()[1], *broker.address)
-        with ClusterAdmin(bootstrap) as admin:
+        with ClusterAdmin(Bootstrap(bootstrap)) as admin:
             assert admin.cluster().controller == 1
-
-
-def test_what_is_no_address_is_wrong_use() -> None:
-    with pytest.raises(click.UsageError, match="name brokers as HOST:PORT"):
-        ClusterAdmin("nowhere")

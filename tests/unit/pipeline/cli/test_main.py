@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from headrace.cli.consume import _avro_decoder
 from headrace.cli.main import main
+from headrace.events.registry_address import RegistryAddress
 
 COMMANDS = [
     ["cluster"],
@@ -97,6 +98,6 @@ def test_consume_waits_for_the_brokers_as_long_as_for_messages(
 )
 def test_consume_tells_no_password_of_a_registry(registry: str, told: str) -> None:
     with pytest.raises(click.ClickException) as ended:
-        _avro_decoder(registry, "t")(b"\0\0\0\0\1abc")
+        _avro_decoder(RegistryAddress(registry), "t")(b"\0\0\0\0\1abc")
     assert ended.value.message.startswith(told)
     assert "s3cret" not in ended.value.message

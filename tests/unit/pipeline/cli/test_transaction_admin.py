@@ -8,6 +8,7 @@ import click
 import pytest
 from scripted_broker import API_VERSIONS, scripted_broker
 
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import ErrorCode
 from headrace.cli.cluster_admin import ClusterAdmin
 from headrace.cli.hanging_transactions import ProducerState
@@ -101,7 +102,7 @@ def test_a_coordinator_that_loads_is_asked_again() -> None:
     script = Coordinator()
     with scripted_broker(script) as broker:
         script.address = broker.address
-        with ClusterAdmin("{}:{}".format(*broker.address)) as cluster:
+        with ClusterAdmin(Bootstrap("{}:{}".format(*broker.address))) as cluster:
             admin = TransactionAdmin(cluster)
             row = {"transactional_id": "t", "coordinator": 1, "producer_id": 7, "state": "Ongoing"}
             assert admin.listed() == [row]
@@ -119,7 +120,7 @@ def test_a_partition_that_is_not_there_is_named() -> None:
     script = Coordinator()
     with scripted_broker(script) as broker:
         script.address = broker.address
-        with ClusterAdmin("{}:{}".format(*broker.address)) as cluster:
+        with ClusterAdmin(Bootstrap("{}:{}".format(*broker.address))) as cluster:
             admin = TransactionAdmin(cluster)
             assert admin.leaders("orders", 0) == {("orders", 0): 1}
             with pytest.raises(click.ClickException, match=r"There is no orders-9"):
@@ -130,7 +131,7 @@ def test_an_abort_names_the_producer_and_the_first_coordinator_and_tells_of_a_re
     script = Coordinator()
     with scripted_broker(script) as broker:
         script.address = broker.address
-        with ClusterAdmin("{}:{}".format(*broker.address)) as cluster:
+        with ClusterAdmin(Bootstrap("{}:{}".format(*broker.address))) as cluster:
             admin = TransactionAdmin(cluster)
             admin.abort(STATE)
             (sent,) = [message["markers"] for key, message in broker.asked if key == MARKERS]

@@ -21,6 +21,7 @@ from cryptography.x509.oid import NameOID
 from registry_kit import scripted_registry
 
 from headrace.events import registry_client
+from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_client import NoAnswerError, RegistryClient, StatusError
 
 LATEST = "/subjects/orders-value/versions/latest"
@@ -28,7 +29,7 @@ VERSIONS = "/subjects/orders-value/versions"
 
 
 def client_of(url: str) -> RegistryClient:
-    return RegistryClient(url, timeout_seconds=5)
+    return RegistryClient(RegistryAddress(url), timeout_seconds=5)
 
 
 def test_the_latest_version_is_asked_for_each_time() -> None:
@@ -99,7 +100,9 @@ def test_nobody_at_the_address_is_said_as_the_system_says_it() -> None:
 
 def test_a_registry_that_accepts_and_says_nothing_is_left_after_the_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        client = RegistryClient(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_seconds=0.05)
+        client = RegistryClient(
+            RegistryAddress(f"http://127.0.0.1:{silent.getsockname()[1]}"), timeout_seconds=0.05
+        )
         with pytest.raises(NoAnswerError, match="timed out"):
             client.latest("orders-value")
         client.close()
@@ -180,7 +183,8 @@ def write_certificate(file: Path) -> None:
 def test_confluents_client_is_imported_by_who_asks_alone() -> None:
     program = (
         "import sys, headrace.load.registry as load, headrace.producer.registration\n"
-        "load.SchemaRegistry('http://127.0.0.1:1')\n"
+        "from headrace.events.registry_address import RegistryAddress\n"
+        "load.SchemaRegistry(RegistryAddress('http://127.0.0.1:1'))\n"
         "assert not [name for name in sys.modules if name.startswith('confluent_kafka.schema_registry')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -12,6 +12,7 @@ from scripted_broker import API_VERSIONS, Answer, ScriptedBroker, scripted_broke
 
 from headrace.broker.client import blocking_cluster
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
+from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import ErrorCode, OffsetOutOfRangeError, UnsupportedVersionError
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP
@@ -81,7 +82,7 @@ def cluster() -> Iterator[Cluster]:
 
 def opened(cluster: Cluster) -> LogClient:
     host, port = cluster.brokers[0].address
-    return LogClient(f"{host}:{port}", timeout_seconds=5)
+    return LogClient(Bootstrap(f"{host}:{port}"), timeout_seconds=5)
 
 
 def test_partitions_and_ids_are_those_of_the_metadata(cluster: Cluster) -> None:

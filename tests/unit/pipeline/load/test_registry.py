@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from registry_kit import scripted_registry
 
+from headrace.events.registry_address import RegistryAddress
 from headrace.load import registry as module
 from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
@@ -26,7 +27,9 @@ def test_the_first_registry_that_answers_is_believed() -> None:
         scripted_registry({"/schemas/ids/5": (503, b"")}) as away,
         scripted_registry({"/schemas/ids/5": KNOWN}) as there,
     ):
-        found = SchemaRegistry(f"http://127.0.0.1:1, {away.url}/,{there.url}").schema("orders", 5)
+        found = SchemaRegistry(RegistryAddress(f"http://127.0.0.1:1, {away.url}/,{there.url}")).schema(
+            "orders", 5
+        )
         assert found.natural.names == ["n"]
     assert [path for _, path, _ in there.asked] == ["/schemas/ids/5?subject=orders-value"]
     assert len(away.asked) == 1
@@ -37,7 +40,9 @@ def test_a_registry_without_an_answer_is_asked_three_times_and_no_verdict() -> N
         {"/schemas/ids/5": (500, {"error_code": 50001, "message": "no store"})}
     ) as registry:
         with pytest.raises(RegistryUnreachableError) as raised:
-            SchemaRegistry(registry.url.replace("://", "://load:secret@")).schema("orders", 5)
+            SchemaRegistry(RegistryAddress(registry.url.replace("://", "://load:secret@"))).schema(
+                "orders", 5
+            )
         assert len(registry.asked) == 3
     assert str(raised.value) == (
         f"no registry of {registry.url} answers /schemas/ids/5?subject=orders-value: no store"
@@ -47,7 +52,7 @@ def test_a_registry_without_an_answer_is_asked_three_times_and_no_verdict() -> N
 def test_an_unknown_id_and_a_refused_one_are_asked_for_once() -> None:
     refused = (422, {"error_code": 42201, "message": "id 6 stands for two schemas"})
     with scripted_registry({"/schemas/ids/6": refused}) as registry:
-        schemas = SchemaRegistry(registry.url)
+        schemas = SchemaRegistry(RegistryAddress(registry.url))
         with pytest.raises(UnknownSchemaError, match="the registry has no schema 5"):
             schemas.schema("orders", 5)
         for _ in range(2):
@@ -61,7 +66,7 @@ def test_the_latest_schema_is_the_one_that_the_registry_has_now() -> None:
     path = "/subjects/orders-value/versions/latest"
     answers: dict[str, tuple[int, Any]] = {path: KNOWN}
     with scripted_registry(answers) as registry:
-        schemas = SchemaRegistry(registry.url)
+        schemas = SchemaRegistry(RegistryAddress(registry.url))
         assert getattr(schemas.latest("orders"), "schema_id", None) == 5
         answers[path] = (200, {"id": 6, "schema": json.dumps(RECORD)})
         assert getattr(schemas.latest("orders"), "schema_id", None) == 6
@@ -83,7 +88,7 @@ def test_a_schema_that_is_of_no_use_is_said_to_be(answer: Any, reason: str) -> N
         scripted_registry({"/schemas/ids/5": (200, answer)}) as registry,
         pytest.raises(UnsupportedSchemaError, match=reason),
     ):
-        SchemaRegistry(registry.url).schema("orders", 5)
+        SchemaRegistry(RegistryAddress(registry.url)).schema("orders", 5)
 
 
 def test_schemas_are_found_with_their_references() -> None:
@@ -103,7 +108,7 @@ def test_schemas_are_found_with_their_references() -> None:
         "/subjects/items%2Fa%20b/versions/3": (200, {"id": 4, "version": 3, "schema": json.dumps(item)}),
     }
     with scripted_registry(answers) as registry:
-        schemas = SchemaRegistry(registry.url)
+        schemas = SchemaRegistry(RegistryAddress(registry.url))
         fields = schemas.schema("dc-east.orders", 5).natural
         assert str(fields.field("one").type) == "struct<n: int32>"
         assert str(fields.field("more").type) == "list<item: struct<n: int32>>"

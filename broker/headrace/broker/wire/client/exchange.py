@@ -19,6 +19,7 @@ BUFFER_SIZE_MIN, BUFFER_SIZE_KEPT = 64 * 1024, 16 * 1024 * 1024
 VERSIONS_VERSION = 0
 """Of ApiVersions: every broker serves it."""
 _PREFIX = 4
+_TLS_ALERT = b"\x15\x03"
 
 
 Q_contra = TypeVar("Q_contra", contravariant=True)
@@ -120,6 +121,8 @@ class Exchange:
 
     def _learn_size(self) -> None:
         size = int.from_bytes(self._buffer[:_PREFIX], "big", signed=True)
+        if self._buffer[:2] == _TLS_ALERT:
+            raise ProtocolError("the broker speaks TLS on this port: say so with security.protocol")
         if not 0 < size <= ANSWER_SIZE_MAX:
             raise ProtocolError(
                 f"the broker announced an answer of {size} bytes, the limit is {ANSWER_SIZE_MAX}"
