@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -167,7 +168,11 @@ def test_a_failed_directory_takes_its_partitions_along_and_no_others(both: Direc
         session.note("events", both.znodes.get_children(f"{chroot}/log_dir_event_notification"))
 
     both.compare(script)
-    assert "headrace_offline_log_directories 1.0" in metrics_of(both.headrace)
+    metrics = metrics_of(both.headrace)
+    assert "headrace_offline_log_directories 1.0" in metrics
+    offline_count = re.search(r"^headrace_offline_replicas (\d+)", metrics, re.MULTILINE)
+    assert offline_count is not None
+    assert int(offline_count[1]) > 0
     # The last directory gone, neither goes on.
     for home in (both.kafka.home, both.headrace.home):
         (home / "b").rename(home / "b-away")

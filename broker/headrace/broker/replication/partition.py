@@ -347,6 +347,11 @@ class Partition:
         )
 
     @property
+    def is_reassigning(self) -> bool:
+        """Whether it is led here and on its way to other brokers."""
+        return self.is_leader and bool(self.adding or self.removing)
+
+    @property
     def low_watermark(self) -> int:
         """Where the logs of all live replicas begin at the latest."""
         start_offset = self.log.log_start_offset

@@ -214,6 +214,7 @@ class Broker:
         self.metrics.replicas = partitions.all
         self.metrics.directories = self.logs.paths
         self.metrics.offline_directories = partial(len, self.logs.offline)
+        self.metrics.offline_replicas = partitions.offline_count
         services = self._make_services(partitions)
         self.cluster.configurations.on_change(services.use_config)
         self._expire_producers(self.cluster.configurations.in_effect)

@@ -58,6 +58,7 @@ class BrokerMetrics:
         self.connections: Callable[[], int] = lambda: 0
         self.parked: Callable[[], int] = lambda: 0
         self.offline_directories: Callable[[], int] = lambda: 0
+        self.offline_replicas: Callable[[], int] = lambda: 0
         # What the cleaner tells, and the monotonic time; None where there is no cleaner.
         self.cleaner: Callable[[], tuple[CleanerFigures, int] | None] = lambda: None
         self.refused_writes = RefusedWrites()
@@ -399,6 +400,16 @@ class BrokerMetrics:
             "headrace_at_min_isr_partitions",
             "Partitions led here with just min.insync.replicas in-sync replicas.",
             sum(len(partition.isr) == partition.isr_size_min for partition in led),
+        )
+        yield GaugeMetricFamily(
+            "headrace_reassigning_partitions",
+            "Partitions led here that are on their way to other brokers.",
+            sum(partition.is_reassigning for partition in led),
+        )
+        yield GaugeMetricFamily(
+            "headrace_offline_replicas",
+            "Replicas here that went with data directories that failed.",
+            self.offline_replicas(),
         )
         yield CounterMetricFamily("headrace_isr_shrinks", "Replicas taken out of an ISR.", counts.shrinks)
         yield CounterMetricFamily("headrace_isr_expands", "Replicas taken into an ISR.", counts.expands)

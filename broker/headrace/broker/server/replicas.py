@@ -116,6 +116,10 @@ class Partitions:
         """Whether this replica went with a data directory that failed."""
         return (topic, partition) in self._offline
 
+    def offline_count(self) -> int:
+        """How many replicas went with data directories that failed."""
+        return len(self._offline)
+
     def get(self, topic: str, partition: int) -> Partition | None:
         """The replica, whoever leads it, or None."""
         return self._partitions.get((topic, partition))

@@ -266,6 +266,14 @@ def test_a_replica_that_is_just_added_does_not_make_it_under_replicated(replica:
     assert replica.lacks() == ["replicas"]
 
 
+def test_it_is_reassigning_while_it_is_led_here_and_replicas_come_or_go(replica: Replica) -> None:
+    for epoch, (adding, removing) in enumerate([((2,), ()), ((), (2,)), ((), ())]):
+        replica.follow(told(epoch=epoch, isr=(1, 2))._replace(adding=adding, removing=removing))
+        assert replica.is_reassigning == bool(adding or removing)
+    replica.follow(told(leader=2, epoch=9, isr=(1, 2))._replace(adding=(2,)))
+    assert not replica.is_reassigning
+
+
 @pytest.mark.parametrize(
     ("high_watermark", "batch_epoch", "is_whole"),
     [(12, 0, True), (11, 0, True), (9, 0, True), (8, 0, False), (8, 3, True), (13, 3, False)],

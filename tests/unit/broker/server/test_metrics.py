@@ -112,6 +112,7 @@ def test_partitions_figures_are_made_as_the_page_takes_them() -> None:
             isr_size_min=1,
             is_under_replicated=False,
             is_under_min_isr=False,
+            is_reassigning=number < 3,
         )
 
     metrics.led = lambda: [led(number) for number in range(10)]
@@ -120,6 +121,10 @@ def test_partitions_figures_are_made_as_the_page_takes_them() -> None:
             assert line == 'headrace_log_end_offset{partition="0",topic="t"} 7.0\n'
             break
     assert len(read) == 1
+    metrics.offline_replicas = lambda: 2
+    rest = list(lines(metrics.collect()))
+    assert "headrace_reassigning_partitions 3.0\n" in rest
+    assert "headrace_offline_replicas 2.0\n" in rest
 
 
 def test_the_process_tells_its_files_their_limit_and_its_disks(tmp_path: Path) -> None:

@@ -434,6 +434,7 @@ def test_what_was_in_a_failed_directory_is_out_of_reach_until_the_next_start(
     del logs.logs["t", 0]
     partitions.take_offline([("t", 0)])
     assert changed == [(0, False)]
+    assert partitions.offline_count() == 1
     with pytest.raises(StorageError):
         partitions.leader_of("t", 0)
     assert partitions.leader_of("t", 1).is_leader
