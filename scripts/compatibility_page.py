@@ -24,12 +24,9 @@ SESSIONS_START, SESSIONS_END = "<!-- made by scripts/session_coverage.py -->\n",
 CLIENTS_START, CLIENTS_END = "<!-- made by scripts/client_suites.py -->\n", "<!-- end of client suites -->\n"
 
 SECURITY = "security comes later"
-TOKENS = "delegation tokens come later"
 KRAFT = "no part of ZooKeeper mode"
 NOT_SERVED = {
-    17: SECURITY,
-    **dict.fromkeys((29, 30, 31, 36, 50, 51), SECURITY),
-    **dict.fromkeys((38, 39, 40, 41), TOKENS),
+    **dict.fromkeys((29, 30, 31), SECURITY),
     58: KRAFT,
 }
 """Keys without a handler, with the reason."""

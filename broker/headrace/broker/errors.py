@@ -354,5 +354,33 @@ class NotOneBatchError(InvalidRecordError):
     """The record data of a client is not one whole batch; nothing in it was looked at."""
 
 
+class DelegationTokenDisabledError(KafkaError):
+    code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+class DelegationTokenNotFoundError(KafkaError):
+    code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+class DelegationTokenOwnerMismatchError(KafkaError):
+    code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
+class DelegationTokenNotAllowedError(KafkaError):
+    code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+class DelegationTokenAuthorizationError(KafkaError):
+    code = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+
+
+class DelegationTokenExpiredError(KafkaError):
+    code = ErrorCode.DELEGATION_TOKEN_EXPIRED
+
+
+class InvalidPrincipalTypeError(KafkaError):
+    code = ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
 class ReassignmentInProgressError(KafkaError):
     code = ErrorCode.REASSIGNMENT_IN_PROGRESS

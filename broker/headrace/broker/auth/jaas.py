@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from headrace.broker.auth.sasl.credentials import HASHES
 from headrace.broker.auth.sasl.exchange import OAUTHBEARER, PLAIN
+from headrace.broker.config.keys import ConfigurationError
 
 PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -128,3 +129,23 @@ def _tokens(text: str) -> list[_Token]:
         elif match["sign"] or match["word"]:
             found.append(_Token(match["sign"] or match["word"], match["sign"] is not None))
     return found
+
+
+def jaas_of(properties: Mapping[str, str], listener: str, mechanism: str) -> LoginModule | None:
+    """The login module of a mechanism at a broker's listener: its users, and with what the broker logs in to others there.
+
+    Raises ConfigurationError, which has nothing of what is given.
+    """
+    key = jaas_key(listener, mechanism)
+    text = properties.get(key, "")
+    if not text.strip():
+        return None
+    try:
+        return parse_jaas(text, mechanism)
+    except JaasError as error:
+        raise ConfigurationError(key, "[hidden]", f"what a login module takes ({error})") from None
+
+
+def jaas_key(listener: str, mechanism: str) -> str:
+    """Under which name a broker has the login module of a mechanism at a listener."""
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"

@@ -34,6 +34,8 @@ from headrace.broker.config.listeners import (
 SECTIONS: dict[str, Any] = {
     "network": sections.Network,
     "tls": sections.Tls,
+    "sasl": sections.Sasl,
+    "tokens": sections.DelegationTokens,
     "zookeeper": sections.ZooKeeper,
     "logs": sections.Logs,
     "topics": sections.Topics,
@@ -61,6 +63,8 @@ class BrokerConfig:
 
     network: sections.Network = field(default_factory=sections.Network)
     tls: sections.Tls = field(default_factory=sections.Tls)
+    sasl: sections.Sasl = field(default_factory=sections.Sasl)
+    tokens: sections.DelegationTokens = field(default_factory=sections.DelegationTokens)
     zookeeper: sections.ZooKeeper = field(default_factory=sections.ZooKeeper)
     logs: sections.Logs = field(default_factory=sections.Logs)
     topics: sections.Topics = field(default_factory=sections.Topics)

@@ -36,10 +36,9 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "each transaction has a timer of its own": (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     ),
-    "only PLAINTEXT is served: security comes later": (
-        "connection.failed.authentication.delay.ms",
-        "connections.max.reauth.ms",
-        "security.providers",
+    "cryptography is OpenSSL's here, not Java's": ("security.providers",),
+    "a broker logs in with what its login module says, which no class of Java's is asked for": (
+        "sasl.client.callback.handler.class",
     ),
     "metrics are Prometheus's (headrace.metrics.listener)": (
         "auto.include.jmx.reporter",
@@ -95,9 +94,12 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
 }
 _REASONS = {name: reason for reason, names in WITHOUT_EFFECT.items() for name in names}
 PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
-    "sasl.": "only PLAINTEXT is served: security comes later",
+    "sasl.kerberos.": "Kerberos (GSSAPI) is not spoken",
+    "sasl.login.": "a broker logs in with what its login module says, which no class of Java's is asked for",
+    "sasl.oauthbearer.header.": "brokers check bearer tokens, and fetch none",
+    "sasl.oauthbearer.token.": "brokers check bearer tokens, and fetch none",
+    "sasl.mechanism.controller.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
     "password.encoder.": "there are no passwords in ZooKeeper",
-    "delegation.token.": "only PLAINTEXT is served: security comes later",
     "zookeeper.ssl.": "only PLAINTEXT is served: security comes later",
     "remote.log.": "tiered storage comes later",
     "group.consumer.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
@@ -108,7 +110,7 @@ PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
 PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 ALIKE = "all listeners are alike in it"
 # What a listener may have of its own.
-_OF_LISTENERS = ("ssl.", "principal.builder.class")
+_OF_LISTENERS = ("ssl.", "sasl.", "connections.max.reauth.ms", "principal.builder.class")
 
 Check = tuple[Callable[[str], bool], str]
 

@@ -165,10 +165,15 @@ def string(
 
 
 def strings(
-    default: tuple[str, ...], doc: str, *, choices: tuple[str, ...] = (), synonyms: tuple[str, ...] = ()
+    default: tuple[str, ...] | None,
+    doc: str,
+    *,
+    choices: tuple[str, ...] = (),
+    synonyms: tuple[str, ...] = (),
 ) -> Any:
     """A comma-separated list."""
-    return _key(default, Key(type="LIST", doc=doc, choices=choices, synonyms=synonyms))
+    nullable = default is None
+    return _key(default, Key(type="LIST", doc=doc, choices=choices, nullable=nullable, synonyms=synonyms))
 
 
 def password(doc: str) -> Any:

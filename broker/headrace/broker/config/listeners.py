@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from headrace.broker.config.keys import ConfigurationError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
-_PREFIXED = re.compile(r"listener\.name\.([^.]*)\.(.+)")
+SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+_PREFIXED = re.compile(
+    r"listener\.name\.([^.]*)\.(?:(?:plain|scram-sha-256|scram-sha-512|oauthbearer|gssapi)\.)?(.+)"
+)
 PREFIX = "listener.name."
 LIMITS = ("max.connections", "max.connection.creation.rate")
 """Properties of a broker that each listener may have of its own, as PREFIX LISTENER.NAME; all of them are dynamic."""
@@ -54,6 +56,11 @@ class Listener:
         """Whether TLS is spoken there."""
         return self.security_protocol in TLS_PROTOCOLS
 
+    @property
+    def is_sasl(self) -> bool:
+        """Whether clients log in there."""
+        return self.security_protocol in SASL_PROTOCOLS
+
     def __str__(self) -> str:
         return f"{self.name}://{address_text(self.host, self.port)}"
 
@@ -80,15 +87,11 @@ def parse_listeners(key: str, texts: tuple[str, ...], protocols: Mapping[str, st
     listeners = tuple(Listener.parse(key, text, protocols) for text in texts)
     if len({listener.name for listener in listeners}) < len(listeners):
         raise ConfigurationError(key, ",".join(texts), "listeners with different names")
-    for listener in listeners:
-        if listener.security_protocol not in SERVED_PROTOCOLS:
-            allowed = f"listeners whose protocol is one of {', '.join(SERVED_PROTOCOLS)}"
-            raise ConfigurationError(key, str(listener), allowed)
     return listeners
 
 
 def base_name(name: str) -> str:
-    """The key that `listener.name.<name>.<key>` sets for one listener; any other name as it is."""
+    """The key that `listener.name.<name>.<key>` sets for one listener, or for a mechanism there; any other name as it is."""
     match = _PREFIXED.fullmatch(name)
     return match[2] if match else name
 

@@ -119,6 +119,80 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sasl:
+    """How clients log in at listeners of SASL_PLAINTEXT and SASL_SSL; `listener.name.<name>.` before a key sets it for one
+    listener, and `listener.name.<name>.<mechanism>.` for one mechanism there, the name and the mechanism in small letters."""
+
+    sasl_enabled_mechanisms: tuple[str, ...] = strings(
+        ("GSSAPI",),
+        "The mechanisms by which clients may log in: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.",
+    )
+    sasl_mechanism_inter_broker_protocol: str = string(
+        "GSSAPI", "The mechanism by which brokers log in to each other."
+    )
+    sasl_jaas_config: str | None = password(
+        "The login module of a mechanism at a listener, with its options; without both before it, of no effect."
+    )
+    sasl_server_max_receive_size: int = integer(
+        524288,
+        "The most bytes of a request before a log-in is done; never more than 64 KiB unless given.",
+        low=1,
+    )
+    sasl_server_callback_handler_class: str | None = string(
+        None,
+        "Of OAUTHBEARER: org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler.",
+    )
+    connections_max_reauth_ms: int = long(
+        0, "How long a log-in is good; clients log in again before (KIP-368). 0: without end.", low=0
+    )
+    connection_failed_authentication_delay_ms: int = integer(
+        100, "How long a client that failed to log in waits for its answer.", low=0
+    )
+    sasl_oauthbearer_jwks_endpoint_url: str | None = string(
+        None, "Where the keys are that sign bearer tokens (JWKS): an address of file:, http: or https:."
+    )
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long(
+        3_600_000, "How often those keys are read again.", low=1000
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long(
+        100, "How long to wait after the first failure to read them.", low=1
+    )
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long(
+        10_000, "How long to wait at most after several failures.", low=1
+    )
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None = strings(
+        None, "Of which one has to be among a token's audiences; any when nothing is given."
+    )
+    sasl_oauthbearer_expected_issuer: str | None = string(
+        None, "The issuer that a token has to name; any when nothing is given."
+    )
+    sasl_oauthbearer_clock_skew_seconds: int = integer(
+        30, "How far the clocks of issuer and broker may be apart.", low=0
+    )
+    sasl_oauthbearer_scope_claim_name: str = string("scope", "The claim with a token's scopes.")
+    sasl_oauthbearer_sub_claim_name: str = string("sub", "The claim with the name of a token's principal.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationTokens:
+    """Tokens that stand for a user for a while (KIP-48)."""
+
+    delegation_token_master_key: str | None = password("An older name of delegation.token.secret.key.")
+    delegation_token_secret_key: str | None = password(
+        "What tokens are made from, the same on all brokers; without it there are none."
+    )
+    delegation_token_max_lifetime_ms: int = long(
+        604_800_000, "How long a token lives at most, however often it is renewed.", low=1
+    )
+    delegation_token_expiry_time_ms: int = long(
+        86_400_000, "How long a token lives until it is renewed.", low=1
+    )
+    delegation_token_expiry_check_interval_ms: int = long(
+        3_600_000, "How often expired tokens are removed.", low=1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeper:
     """The ensemble that holds the cluster's state."""
 

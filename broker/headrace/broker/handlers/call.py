@@ -22,7 +22,8 @@ class Kept(Protocol):
 class Client:
     """Who sends the requests of a connection; `reading` is what its last fetch left to the next.
 
-    `principal` is who its listener found it to be: set before its first request is served, or whenever it authenticates anew.
+    `principal` is who its listener found it to be: set before its first request is served, or whenever it authenticates anew;
+    `is_by_token`: by a delegation token.
     `mute(throttle_ms)`: nothing more of it is served for so long.
     """
 
@@ -30,6 +31,7 @@ class Client:
     listener: str
     reading: Kept | None = None
     principal: Principal = ANONYMOUS
+    is_by_token: bool = False
     mute: Callable[[int], None] = lambda throttle_ms: None
 
     def gone(self) -> None:

@@ -46,7 +46,7 @@ UNKNOWN_TYPE = InvalidRequestError(
     "The request names a resource of an unknown type: only topics, brokers and their loggers are described."
 )
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
-TYPE_CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
+TYPE_CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7, "PASSWORD": 9}
 
 DEFAULT_TEXTS = {
     name: text
@@ -193,13 +193,16 @@ def _default_entries(levels: Levels) -> Iterable[Entry]:
 
 def _entry(name: str, key: Key, value: str | None, synonyms: list[Entry], *, read_only: bool) -> Entry:
     source = synonyms[0]["source"] if synonyms else DEFAULT
+    is_secret = key.type == "PASSWORD"
+    if is_secret:
+        synonyms = [synonym | {"value": None} for synonym in synonyms]
     return {
         "name": name,
-        "value": value,
+        "value": None if is_secret else value,
         "read_only": read_only,
         "is_default": False,
         "config_source": source,
-        "is_sensitive": False,
+        "is_sensitive": is_secret,
         "synonyms": synonyms,
         "config_type": TYPE_CODES[key.type],
         "documentation": key.doc,

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.broker.auth.authorizer import Authorizer
+from headrace.broker.auth.delegation_tokens import Token, Tokens
+from headrace.broker.auth.principal import Principal
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.coordinators.decision import ProducerEpoch
@@ -295,6 +297,34 @@ class Moves(Protocol):
     ) -> Mapping[tuple[str, int], ErrorCode]: ...
 
 
+class Credentials(Protocol):
+    """The SCRAM credentials of users."""
+
+    async def stored(self, users: Collection[str] | None, /) -> Mapping[str, Mapping[str, str]]:
+        """By user, of these or of all, its credentials' texts by mechanism, as ZooKeeper holds them now."""
+        ...
+
+    async def alter(self, user: str, change: Change, /) -> None:
+        """Replace what is configured for a user by `change(overrides)`; raises what that raises."""
+        ...
+
+
+class DelegationTokens(Protocol):
+    """The delegation tokens of the cluster; raises KafkaErrors."""
+
+    book: Tokens
+
+    async def create(
+        self, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms_max: int, /
+    ) -> tuple[Token, bytes]:
+        """(the new token, its HMAC)."""
+        ...
+
+    async def renew(self, principal: Principal, mac: bytes, period_ms: int, /) -> Token: ...
+
+    async def expire(self, principal: Principal, mac: bytes, period_ms: int, /) -> Token: ...
+
+
 class Later(Protocol):
     def __call__(self, name: str, work: Coroutine[Any, Any, T], /) -> Deferred[T]:
         """The outcome of `work`, which runs in a task of the broker."""
@@ -324,6 +354,8 @@ class Services:
     verifier: Verifier
     producer_ids: ProducerIds
     moves: Moves
+    credentials: Credentials
+    tokens: DelegationTokens
     refused_writes: RefusedWrites
     later: Later
     now: Callable[[], float] = time.monotonic

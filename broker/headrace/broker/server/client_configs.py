@@ -8,7 +8,7 @@ follows with `on_change` is told of each entity once at the start, and then agai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from headrace.broker.quotas.entities import CLIENTS, IPS, USERS
@@ -47,8 +47,18 @@ class ClientConfigs:
             logger.info("client configuration changed", kind=kind, entity=name, keys=",".join(sorted(found)))
             self._tell(kind, name, found)
 
-    async def stored(self, kind: str) -> dict[str, dict[str, str]]:
-        """The configurations of that kind by name, as ZooKeeper holds them now."""
+    async def stored(self, kind: str, names: Sequence[str] | None = None) -> dict[str, dict[str, str]]:
+        """The configurations of that kind by name, of these names or of all, as ZooKeeper holds them now."""
+        if names is None:
+            names = await self._names(kind)
+        entity_paths = [paths.entity_config(kind, name) for name in names]
+        znodes = await self._zookeeper.get_many(entity_paths)
+        return {
+            name: decoded(path, znode) or {}
+            for name, path, znode in zip(names, entity_paths, znodes, strict=True)
+        }
+
+    async def _names(self, kind: str) -> list[str]:
         names = await self._zookeeper.children(f"{paths.CONFIG}/{kind}")
         if kind == USERS:
             folders = [paths.entity_config(USERS, f"{user}/{CLIENTS}") for user in names]
@@ -58,12 +68,7 @@ class ClientConfigs:
                 for user, clients in zip(list(names), found, strict=True)
                 for client in clients
             ]
-        entity_paths = [paths.entity_config(kind, name) for name in names]
-        znodes = await self._zookeeper.get_many(entity_paths)
-        return {
-            name: decoded(path, znode) or {}
-            for name, path, znode in zip(names, entity_paths, znodes, strict=True)
-        }
+        return names
 
     async def stored_of(self, kind: str, name: str) -> dict[str, str]:
         """The configuration of one of them, as ZooKeeper holds it now."""

@@ -23,12 +23,14 @@ from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.configurations import Configurations, IsMirrored
 from headrace.broker.server.control import Control
+from headrace.broker.server.delegation_tokens import DelegationTokens
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.membership import Membership
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.peers import Connect, connect
 from headrace.broker.server.producer_ids import ProducerIdBlocks
 from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.scram_users import ScramUsers
 from headrace.broker.server.topics import Topics
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -45,7 +47,7 @@ LEAVE_SECONDS_MAX = 10.0
 
 
 class Cluster:
-    """`membership`, `configurations`, `topics`, `control`, and two uses of ZooKeeper beside them, on one session."""
+    """`membership`, `configurations`, `topics`, `control`, and other uses of ZooKeeper beside them, on one session."""
 
     def __init__(
         self,
@@ -65,6 +67,8 @@ class Cluster:
         self._mailbox = mailbox = Mailbox(_work_failed)
         self.membership = Membership(config, clock, zookeeper, mailbox)
         self.configurations = Configurations(config, clock, zookeeper, mailbox, metadata, is_mirrored)
+        self.scram_users = ScramUsers(self.configurations)
+        self.tokens = DelegationTokens(config.tokens, zookeeper, mailbox, clock)
         self.topics = Topics(config, zookeeper, metadata, tasks, self.configurations.check_is_no_copy)
         self.control = Control(
             config,
@@ -91,6 +95,7 @@ class Cluster:
         await self.membership.connect(stored_broker_id)
         self._metadata.set_cluster_id(self.membership.cluster_id)
         await self.configurations.load(self.membership.broker_id)
+        await self.tokens.load()
 
     async def join(self, partitions: Partitions, endpoints: Sequence[Endpoint]) -> None:
         """Register this broker under its advertised endpoints and run for controller; returns once
@@ -104,6 +109,9 @@ class Cluster:
         self._tasks.start("cluster", self._mailbox.run())
         await self.membership.register(endpoints)
         self.configurations.follow(partitions.logs)
+        self.tokens.watch()
+        if self.tokens.is_enabled:
+            self._tasks.every("delegation tokens", self.tokens.check_interval_ms, self.tokens.expire_all)
         self.control.run_for_office()
 
     async def leave(self) -> None:

@@ -6,7 +6,9 @@ connection are served one after the other, so a parked fetch holds up what was s
 produce all but more of the kind; while something is held up, or the client does not read, nothing more is read from it, so
 a connection never holds more than one read buffer of requests and what its channel holds of replies; what all hold
 together is bounded by `server.holdings`.
-Whatever is wrong with the input closes this connection with one warning. Must not know what a request means.
+Whatever is wrong with the input closes this connection with one warning. Where clients log in, requests pass `handlers.log_in`
+first, which serves none before the client is known; a log-in that takes longer than `LOG_IN_S_MAX` ends its connection. Must
+not know what a request means.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.handlers.call import Client
-from headrace.broker.handlers.replies import CloseConnectionError
+from headrace.broker.handlers.log_in import AUTHENTICATE, LogIn, LogInFailedError
+from headrace.broker.handlers.replies import CloseConnectionError, Parts
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.table import serve
 from headrace.broker.server.channel import PRODUCE_KEY, Channel
@@ -26,12 +29,14 @@ from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.transport import Transport
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.frames import FrameDecoder, FrameError
 
 if TYPE_CHECKING:
     from headrace.broker.server.metrics import BrokerMetrics
 
 logger = get_logger(__name__)
+LOG_IN_S_MAX = 30.0
 NO_MORE_TO_COME = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
@@ -45,6 +50,7 @@ class Connection:
         "_decoder",
         "_fd",
         "_frames",
+        "_gate",
         "_has_unread",
         "_held_in",
         "_holdings",
@@ -52,6 +58,7 @@ class Connection:
         "_is_ending",
         "_is_readable",
         "_is_watched",
+        "_log_in_timer",
         "_metrics",
         "_muted",
         "_muted_until_s",
@@ -75,7 +82,9 @@ class Connection:
         turns: Turns,
         holdings: Holdings,
         on_close: Callable[[Connection], None],
+        log_in: LogIn | None = None,
     ) -> None:
+        """`log_in`: how its client says who it is, before anything is served; None where that is not asked, or known."""
         self._transport = transport
         self._fd = self._transport.fd
         self._channel = Channel(
@@ -94,7 +103,13 @@ class Connection:
         # Bytes of a large read buffer.
         self._held_in = 0
         self._on_close = on_close
-        self._decoder = FrameDecoder(broker.config.network.socket_request_max_bytes)
+        self._gate = serve if log_in is None else log_in.serve
+        self._log_in_timer: TimerHandle | None = None
+        if log_in is not None:
+            log_in.done = self._logged_in
+            self._log_in_timer = turns.later(LOG_IN_S_MAX, self._took_too_long)
+        size_max = broker.config.network.socket_request_max_bytes
+        self._decoder = FrameDecoder(size_max if log_in is None else min(log_in.size_max, size_max))
         self._frames: deque[memoryview] = deque()
         # Edges are told once: what the socket has, and whether the end comes after it, is kept here.
         self._is_readable = False
@@ -145,6 +160,8 @@ class Connection:
             logger.warning("connection closed", peer=self.peer, reason=reason)
         self._turns.leave(self._fd)
         self._unmute()
+        if self._log_in_timer is not None:
+            self._log_in_timer.cancel()
         self._held_in = 0
         self._channel.close()
         self._holdings.hold(self, 0)
@@ -328,7 +345,10 @@ class Connection:
         """Serve a request, and those its handler serves with it; its key, or None when that closed the connection."""
         frames = self._frames
         try:
-            key, reply, more_count = serve(self._broker, self._client, frame, frames, began_s)
+            key, reply, more_count = self._gate(self._broker, self._client, frame, frames, began_s)
+        except LogInFailedError as error:
+            self._refuse_later(error)
+            return None
         except CloseConnectionError as error:
             if self._channel.is_parked:
                 # Those before it are answered first.
@@ -346,6 +366,33 @@ class Connection:
                 frames.popleft()
         self._channel.reply(key, reply)
         return key
+
+    def _logged_in(self) -> None:
+        """The client is known: it may ask for more from now on, and take its time."""
+        if self._log_in_timer is not None:
+            self._log_in_timer.cancel()
+            self._log_in_timer = None
+        self._decoder.size_max = self._broker.config.network.socket_request_max_bytes
+
+    def _took_too_long(self) -> None:
+        self.close(f"it did not log in within {LOG_IN_S_MAX:.0f} s")
+
+    def _refuse_later(self, error: LogInFailedError) -> None:
+        """Its client has not shown who it is: answer after a delay, so that it cannot try many passwords, and close."""
+        self._frames.clear()
+        self._refusal = str(error)
+        answer: Deferred[Parts] = Deferred()
+
+        def end() -> None:
+            if error.answer is None:
+                self.close(str(error))
+            else:
+                answer.complete(error.answer)
+
+        delay_ms = self._broker.config.sasl.connection_failed_authentication_delay_ms
+        timer = self._turns.later(delay_ms / 1000, end)
+        answer.on_cancel(timer.cancel)
+        self._channel.reply(AUTHENTICATE.key, answer)
 
     def _answered(self) -> None:
         """A reply that had to wait is there: it leaves in a turn of its own, not in that of whoever completed it."""

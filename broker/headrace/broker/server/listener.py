@@ -23,6 +23,7 @@ from headrace.broker.server.connection import Connection
 from headrace.broker.server.doors import Doors
 from headrace.broker.server.handshake import Handshake
 from headrace.broker.server.holdings import Holdings
+from headrace.broker.server.log_ins import LogIns
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.tls_listeners import TlsListeners
 from headrace.broker.server.tls_transport import TlsTransport
@@ -70,6 +71,7 @@ class Acceptor:
         loop: AbstractEventLoop,
         now: Callable[[], float] = time.monotonic,
         tls: TlsListeners | None = None,
+        log_ins: LogIns | None = None,
     ) -> None:
         self._broker = broker
         self._counts = counts
@@ -77,6 +79,7 @@ class Acceptor:
         self._turns = Turns(loop, broker.together, now)
         self._holdings = Holdings(broker.config.network.socket_request_max_bytes)
         self._tls = tls
+        self._log_ins = log_ins
         self._connections: set[Connection | Handshake] = set()
         self._doors = Doors(sockets, counts, metrics, loop, broker.clock, self._let_in)
         metrics.connections = lambda: len(self._connections)
@@ -121,7 +124,7 @@ class Acceptor:
         if listener.is_tls:
             self._shake_hands(sock, host, listener)
         else:
-            self._serve(PlainTransport(sock), Client(host, listener.name))
+            self._serve(PlainTransport(sock), Client(host, listener.name), listener)
         self._close_excess()
 
     def _close_excess(self) -> None:
@@ -133,10 +136,17 @@ class Acceptor:
         for connection in nsmallest(excess, others, key=lambda c: (c.is_used, c.idle_since_ms)):
             connection.close("max.connections is reached")
 
-    def _serve(self, transport: Transport, client: Client) -> None:
+    def _serve(self, transport: Transport, client: Client, listener: Listener) -> None:
         self._connections.add(
             Connection(
-                transport, client, self._broker, self._metrics, self._turns, self._holdings, self._closed
+                transport,
+                client,
+                self._broker,
+                self._metrics,
+                self._turns,
+                self._holdings,
+                self._closed,
+                None if self._log_ins is None else self._log_ins.at(listener),
             )
         )
 
@@ -144,7 +154,7 @@ class Acceptor:
         def secured(handshake: Handshake, transport: TlsTransport, name: str) -> None:
             self._connections.discard(handshake)
             self._metrics.handshakes += 1
-            self._serve(transport, Client(host, listener.name, principal=Principal(USER, name)))
+            self._serve(transport, Client(host, listener.name, principal=Principal(USER, name)), listener)
 
         assert self._tls is not None, "listeners with TLS have something to serve with"
         handshake = Handshake(

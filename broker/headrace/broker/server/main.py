@@ -48,6 +48,7 @@ from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.isr_changes import IsrChanges
 from headrace.broker.server.later import Later
 from headrace.broker.server.listener import Acceptor
+from headrace.broker.server.log_ins import LogIns
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.metrics_page import MetricsPage
@@ -171,6 +172,8 @@ class Broker:
             make_kazoo=surroundings.kazoo,
             connect=self._connect,
         )
+        self.log_ins = LogIns(self.config, self.cluster.scram_users.known, self.cluster.tokens.known)
+        self.metrics.log_ins = self.log_ins.figures
         self.cluster.configurations.of_clients.on_change(ClientQuotas(self.client_usage).changed)
         self.connection_quotas = ConnectionQuotas(self.config, self.tasks)
         self.cluster.configurations.of_clients.on_change(self.connection_quotas.changed)
@@ -221,6 +224,7 @@ class Broker:
         self.cluster.configurations.on_change(self._expire_producers)
         self.cluster.configurations.on_change(self.tls.use)
         acceptor = self.acceptor = self._make_acceptor(services)
+        self.log_ins.start(self.tasks)
         acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
         housekeeping = Housekeeping(
@@ -259,6 +263,7 @@ class Broker:
             self._loop,
             self._surroundings.now,
             self.tls,
+            self.log_ins,
         )
         quotas.on_change = acceptor.limits_changed
         self.cluster.configurations.on_change(quotas.use_config)
@@ -459,6 +464,8 @@ class Broker:
             verifier=self.transactions.verifier,
             producer_ids=producer_ids,
             moves=self._make_moves(partitions),
+            credentials=self.cluster.scram_users,
+            tokens=self.cluster.tokens,
             refused_writes=self.refused_writes,
             later=self.later,
             now=self._surroundings.now,

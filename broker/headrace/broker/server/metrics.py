@@ -7,7 +7,7 @@ page takes them, between which other work has the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.partition import Partition
     from headrace.broker.server.cleaner import CleanerFigures
+    from headrace.broker.server.log_ins import LogInFigures
     from headrace.broker.server.replica_fetchers import SourceFigures
     from headrace.broker.server.zookeeper_watch import ZooKeeperWatch
 
@@ -73,6 +74,8 @@ class BrokerMetrics:
         self.waiting_seconds = [0.0] * KEY_COUNT
         self.flush_times = FlushTimes()
         self.loop_delay = LoopDelay()
+        # By listener, of those where clients log in.
+        self.log_ins: Mapping[str, LogInFigures] = {}
         self.is_serving = False
         self.replicas: Callable[[], Iterable[Partition]] = lambda: ()
         self.groups: Callable[[], int] = lambda: 0
@@ -143,6 +146,7 @@ class BrokerMetrics:
             "headrace_failed_tls_handshakes", "TLS handshakes that failed.", self.failed_handshakes
         )
         yield GaugeMetricFamily("headrace_connections", "Open client connections.", self.connections())
+        yield from self._log_in_families()
         yield GaugeMetricFamily("headrace_parked_requests", "Requests that wait.", self.parked())
         yield self._by_api("headrace_requests", "Requests by API.", self.requests)
         yield self._by_api("headrace_request_bytes", "Request bytes by API.", self.request_bytes)
@@ -181,6 +185,25 @@ class BrokerMetrics:
         for values in (self.produced_batches, self.produced_bytes, self.fetched_bytes):
             for topic in values.keys() - here:
                 del values[topic]
+
+    def _log_in_families(self) -> Iterator[Metric]:
+        """Kafka's successful- and failed-(re)authentication-total, and expired-connections-killed-count."""
+        labels = ("listener", "mechanism", "result")
+        first = CounterMetricFamily("headrace_authentications", "Log-ins of clients.", labels=labels)
+        renewed = CounterMetricFamily(
+            "headrace_reauthentications", "Log-ins that renew a session.", labels=labels
+        )
+        expired = CounterMetricFamily(
+            "headrace_expired_connections_killed",
+            "Connections closed since their session was over.",
+            labels=("listener",),
+        )
+        for listener, figures in self.log_ins.items():
+            for (mechanism, is_good, again), count in figures.counts.items():
+                result = "successful" if is_good else "failed"
+                (renewed if again else first).add_metric((listener, mechanism or "none", result), count)
+            expired.add_metric((listener,), figures.expired_count)
+        yield from (first, renewed, expired)
 
     def _by_api(self, name: str, text: str, values: Sequence[float]) -> Metric:
         family = CounterMetricFamily(name, text, labels=["api"])

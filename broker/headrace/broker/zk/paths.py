@@ -15,7 +15,10 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from headrace.broker.auth.delegation_tokens import Token
+from headrace.broker.auth.principal import Principal
 from headrace.broker.config.listeners import address_text
+from headrace.broker.quotas.limits import desanitized, sanitized
 from headrace.broker.replication.model import (
     NO_ZXID,
     RECOVERED,
@@ -45,8 +48,14 @@ LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
 LOG_DIRECTORY_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 LOG_DIRECTORY_FAILURE = 1
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+TOKENS = "/delegation_token/tokens"
+TOKEN_CHANGES = "/delegation_token/token_changes"
+TOKEN_CHANGE_PREFIX = "/delegation_token/token_changes/token_change_"
+TOKEN_VERSION = 3
 FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
+# Credentials of users, and passwords of brokers.
+_SECRET_PREFIXES = (f"{CONFIG}/users/", f"{CONFIG}/brokers/")
 PORT_MAX = 65535
 INT32_MAX = 2**31 - 1
 
@@ -148,10 +157,15 @@ def _load(path: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise MalformedZnodeError(f"{path} holds no JSON: {data[:200]!r}") from error
+        raise MalformedZnodeError(f"{path} holds no JSON: {_shown(path, data)}") from error
     if not isinstance(value, dict):
-        raise MalformedZnodeError(f"{path} holds no JSON object: {data[:200]!r}")
+        raise MalformedZnodeError(f"{path} holds no JSON object: {_shown(path, data)}")
     return value
+
+
+def _shown(path: str, data: bytes) -> str:
+    """The beginning of what a znode holds, for people; not where that may be a secret."""
+    return "[hidden]" if path.startswith(_SECRET_PREFIXES) else repr(data[:200])
 
 
 @contextmanager
@@ -163,9 +177,11 @@ def _fields(path: str, data: bytes) -> Iterator[dict[str, Any]]:
     except MalformedZnodeError:
         raise
     except KeyError as error:
-        raise MalformedZnodeError(f"{path} lacks {error}: {data[:200]!r}") from error
+        raise MalformedZnodeError(f"{path} lacks {error}: {_shown(path, data)}") from error
     except (AttributeError, TypeError, ValueError) as error:
-        raise MalformedZnodeError(f"{path} holds what no Kafka writes ({error}): {data[:200]!r}") from error
+        raise MalformedZnodeError(
+            f"{path} holds what no Kafka writes ({error}): {_shown(path, data)}"
+        ) from error
 
 
 def _int32(value: int | str, *, least: int = -(2**31)) -> int:
@@ -441,3 +457,42 @@ def decode_log_directory_event(data: bytes) -> int:
     """The broker one of whose data directories failed."""
     with _fields(LOG_DIRECTORY_EVENTS, data) as fields:
         return _int32(fields["broker"])
+
+
+def token(token_id: str) -> str:
+    """A delegation token; its HMAC is nowhere in ZooKeeper."""
+    return f"{TOKENS}/{token_id}"
+
+
+def encode_token(token: Token) -> bytes:
+    """What ZooKeeper holds of a delegation token (KIP-48)."""
+    return _dump(
+        {
+            "version": TOKEN_VERSION,
+            "owner": sanitized(str(token.owner)),
+            "tokenRequester": sanitized(str(token.requester)),
+            "renewers": [sanitized(str(renewer)) for renewer in token.renewers],
+            "issueTimestamp": token.issued_at_ms,
+            "maxTimestamp": token.ends_at_ms,
+            "expiryTimestamp": token.expires_at_ms,
+            "tokenId": token.token_id,
+        }
+    )
+
+
+def decode_token(path: str, data: bytes) -> Token:
+    """Raises MalformedZnodeError. A token of an older version was asked for by its owner."""
+    with _fields(path, data) as fields:
+        version = fields["version"]
+        if version not in range(1, TOKEN_VERSION + 1):
+            raise ValueError(f"version {version} is unknown")
+        requester = fields["tokenRequester" if version >= TOKEN_VERSION else "owner"]
+        return Token(
+            token_id=str(fields["tokenId"]),
+            owner=Principal.parse(desanitized(fields["owner"])),
+            requester=Principal.parse(desanitized(requester)),
+            renewers=tuple(Principal.parse(desanitized(each)) for each in fields["renewers"]),
+            issued_at_ms=int(fields["issueTimestamp"]),
+            expires_at_ms=int(fields["expiryTimestamp"]),
+            ends_at_ms=int(fields["maxTimestamp"]),
+        )

@@ -53,7 +53,7 @@ def test_what_has_no_effect_is_told_at_the_start_by_its_reason(
 ) -> None:
     path = tmp_path / "server.properties"
     path.write_text(
-        "zookeeper.connect=localhost\nnum.io.threads=8\nnum.network.threads=3\nsasl.enabled.mechanisms=PLAIN\n"
+        "zookeeper.connect=localhost\nnum.io.threads=8\nnum.network.threads=3\nsasl.kerberos.kinit.cmd=x\n"
         "replica.socket.receive.buffer.bytes=2\nmetadata.log.dir=/x\nlog.segment.byte=1\nzookeeper.set.acl=false\n"
     )
     command.load_config(path)
@@ -64,7 +64,7 @@ def test_what_has_no_effect_is_told_at_the_start_by_its_reason(
         "metadata.log.dir",
         "num.io.threads,num.network.threads",
         "replica.socket.receive.buffer.bytes",
-        "sasl.enabled.mechanisms",
+        "sasl.kerberos.kinit.cmd",
         "log.segment.byte",
     ]
     assert all("reason" in told[keys] for keys in told if keys != "log.segment.byte")

@@ -1,0 +1,20 @@
+"""SaslHandshake (key 17), versions 0-1: begins a log-in, which `handlers.log_in` takes. No deviations.
+
+What comes here is out of place: at a listener where nobody logs in, of a client that has, or to renew a session too early.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
+from headrace.broker.wire.api import k17_sasl_handshake
+
+API = k17_sasl_handshake.API
+VERSIONS = (0, 1)
+
+
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    return {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
