@@ -23,10 +23,8 @@ START, END = "<!-- table made by scripts/compatibility_page.py -->\n", "<!-- end
 SESSIONS_START, SESSIONS_END = "<!-- made by scripts/session_coverage.py -->\n", "<!-- end of sessions -->\n"
 CLIENTS_START, CLIENTS_END = "<!-- made by scripts/client_suites.py -->\n", "<!-- end of client suites -->\n"
 
-SECURITY = "security comes later"
 KRAFT = "no part of ZooKeeper mode"
 NOT_SERVED = {
-    **dict.fromkeys((29, 30, 31), SECURITY),
     58: KRAFT,
 }
 """Keys without a handler, with the reason."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from headrace.broker.errors import ErrorCode as Code
 
-ACLS = "there are no ACLs: security comes later"
 MOVING = "takes a coordinator that moves or loads: sessions of groups provoke it, through the same runtime"
 MEMBERS = "follows from the rules of OffsetCommit, whose sessions provoke it"
+IDEMPOTENT = "no way leads to it in 3.9: who may write may be idempotent, which InitProducerId sees to"
+NO_BITS = "no way leads to it in 3.9: who may not describe the cluster is told of no operation"
 NO_WAY = "no way leads to it in 3.9"
 FOLLOWERS = "takes replicas that go away while the request waits"
 SHUTDOWN = "only of a coordinator that stopped, which a broker does after it has stopped answering"
@@ -313,6 +314,14 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.INVALID_GROUP_ID,
     ),
+    29: (Code.SECURITY_DISABLED, Code.CLUSTER_AUTHORIZATION_FAILED),
+    30: (
+        Code.SECURITY_DISABLED,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+        Code.INVALID_REQUEST,
+        Code.UNKNOWN_SERVER_ERROR,
+    ),
+    31: (Code.SECURITY_DISABLED, Code.CLUSTER_AUTHORIZATION_FAILED),
     32: (
         Code.INVALID_REQUEST,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -394,6 +403,8 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.GROUP_ID_NOT_FOUND,
         Code.NON_EMPTY_GROUP,
     ),
+    48: (Code.CLUSTER_AUTHORIZATION_FAILED,),
+    49: (Code.CLUSTER_AUTHORIZATION_FAILED,),
     56: (
         Code.UNKNOWN_SERVER_ERROR,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -443,10 +454,6 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
 """By API key; the keys without a handler are left out."""
 
 _EVERYWHERE = {
-    Code.TOPIC_AUTHORIZATION_FAILED: ACLS,
-    Code.CLUSTER_AUTHORIZATION_FAILED: ACLS,
-    Code.GROUP_AUTHORIZATION_FAILED: ACLS,
-    Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ACLS,
     Code.COORDINATOR_NOT_AVAILABLE: SHUTDOWN,
     Code.POLICY_VIOLATION: POLICY,
     Code.UNKNOWN_SERVER_ERROR: INTERNAL,
@@ -455,6 +462,10 @@ _EVERYWHERE = {
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: FOLLOWERS,
 }
 _OF_KEY = {
+    (0, Code.CLUSTER_AUTHORIZATION_FAILED): IDEMPOTENT,
+    (60, Code.CLUSTER_AUTHORIZATION_FAILED): NO_BITS,
+    (68, Code.GROUP_AUTHORIZATION_FAILED): NEW_PROTOCOL,
+    (69, Code.GROUP_AUTHORIZATION_FAILED): NEW_PROTOCOL,
     (1, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (2, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (23, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,

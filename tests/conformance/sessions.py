@@ -33,6 +33,7 @@ OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS = 11, 12, 13, 14, 15, 16
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 18, 19, 20, 22
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DELETE_GROUPS = 23, 32, 37, 42
 INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 44, 47, 60
@@ -61,6 +62,8 @@ SET_FIELDS = {
     "topic_results": ("name",),
     "transaction_states": ("transactional_id",),
 }
+SETS = ("members", "resources", "acls", "matching_acls")
+"""Lists that are sets of elements without a name of their own."""
 
 Message = dict[str, Any]
 # Topic settings of tiered storage and compression levels, which headrace does not have.
@@ -79,8 +82,10 @@ NOT_HAD = {
 class Session:
     """One client of one broker. `ask` notes each answer in the transcript; a closed connection is an answer, too."""
 
-    def __init__(self, address: tuple[str, int]) -> None:
+    def __init__(self, address: tuple[str, int], source: str = "") -> None:
+        """`source` is the address that it comes from; the system's choice when there is none."""
         self._address = address
+        self._source = (source, 0) if source else None
         self._socket: socket.socket | None = None
         self.transcript: list[tuple[str, Any]] = []
         self.seen = Seen()
@@ -132,18 +137,20 @@ class Session:
             self._socket.close()
             self._socket = None
 
-    def another(self, address: tuple[str, int] | None = None) -> Session:
+    def another(self, address: tuple[str, int] | None = None, *, source: str = "") -> Session:
         """A second connection of the same script, to `address` when that is another; its answers are noted in the
         same transcript.
         """
-        session = Session(address or self._address)
+        session = Session(address or self._address, source)
         session.transcript, session._identities = self.transcript, self._identities
         session.seen = self.seen
         return session
 
     def _write(self, data: bytes) -> None:
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, timeout=ANSWER_SECONDS_MAX)
+            self._socket = socket.create_connection(
+                self._address, timeout=ANSWER_SECONDS_MAX, source_address=self._source
+            )
         self._socket.sendall(data)
 
     def _read(self) -> bytes:
@@ -162,7 +169,7 @@ class Session:
             return {k: self.comparable(v, k) for k, v in value.items() if k not in TEXT_FIELDS}
         if isinstance(value, list):
             found = [self.comparable(v) for v in _in_order(value, SET_FIELDS.get(name, ()))]
-            is_set = name == "members" or (name == "partitions" and all(isinstance(v, int) for v in value))
+            is_set = name in SETS or (name == "partitions" and all(isinstance(v, int) for v in value))
             return sorted(found, key=str) if is_set else found
         if isinstance(value, memoryview):
             value = bytes(value)

@@ -69,6 +69,7 @@ class World(SimpleNamespace):
             refused_writes=RefusedWrites(),
             together=Round(),
             client_usage=unlimited(),
+            authorizer=None,
             metadata=SimpleNamespace(
                 partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
                 endpoint=lambda broker_id, listener: None,

@@ -50,6 +50,7 @@ class ReplicatedBroker(SimpleNamespace):
             self.partition.appender.append_as_leader(batch(end), leader_epoch=3, now_ms=NOW_MS)
         self.lead(leader, 4)
         super().__init__(
+            authorizer=None,
             partitions=SimpleNamespace(leader_of=self.leader_of, replica=self.replica, get=self.replica),
             metadata=SimpleNamespace(
                 topic_name=lambda _: "events",

@@ -298,6 +298,14 @@ class TransactionCoordinatorFencedError(KafkaError):
     code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+class TopicAuthorizationError(KafkaError):
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class GroupAuthorizationError(KafkaError):
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
 class TransactionalIdAuthorizationError(KafkaError):
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

@@ -20,6 +20,8 @@ from functools import lru_cache
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,\-]+\Z")
 _PREFIX = "headrace."
+AUTHORIZER_LOGGER = "kafka.authorizer.logger"
+"""Who was let in and who was refused, under the name that Kafka's operators know."""
 WORDS_KEPT_MAX, WORD_SIZE_MAX = 1000, 100
 
 
@@ -111,4 +113,5 @@ def configure(level: str = "info") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogfmtFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    logging.getLogger("headrace").setLevel(level.upper())
+    for own in ("headrace", AUTHORIZER_LOGGER):
+        logging.getLogger(own).setLevel(level.upper())

@@ -25,6 +25,19 @@ class Authorizer(Protocol):
         """Whether there is some resource of that kind, existing or not, to which it may do that."""
         ...
 
+    def granted(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        kind: ResourceType,
+        name: str,
+        key: int,
+        /,
+    ) -> None:
+        """A request of that API may do it, which it was asked for: take note."""
+        ...
+
     def denied(
         self,
         principal: Principal,

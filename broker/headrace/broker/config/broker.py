@@ -43,6 +43,7 @@ SECTIONS: dict[str, Any] = {
     "groups": sections.Groups,
     "transactions": sections.Transactions,
     "quotas": sections.Quotas,
+    "authorization": sections.Authorization,
 }
 PREFIXES_OF_EMBEDDED_PARTS = ("mirror.",)
 # Older names, and what they set where that has no value of its own.
@@ -72,6 +73,7 @@ class BrokerConfig:
     groups: sections.Groups = field(default_factory=sections.Groups)
     transactions: sections.Transactions = field(default_factory=sections.Transactions)
     quotas: sections.Quotas = field(default_factory=sections.Quotas)
+    authorization: sections.Authorization = field(default_factory=sections.Authorization)
     listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "", 9092),)
     advertised_listeners: tuple[Listener, ...] = (Listener("PLAINTEXT", "", 9092),)
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -91,6 +93,7 @@ class BrokerConfig:
         _check_listeners(listeners)
         _check_cleaner(values["logs"])
         _check_connections(network, properties)
+        super_users(values["authorization"])
         advertised = (
             parse_listeners("advertised.listeners", network.advertised_listeners, protocols) or listeners
         )
@@ -185,6 +188,17 @@ def nearest_known(name: str) -> str | None:
     """The property that an unknown name is most like, if it is like one."""
     known = [*BROKER_KEYS, *ALIASES, *foreign.CHECKED, *foreign.names_without_effect()]
     return next(iter(get_close_matches(name, known, n=1)), None)
+
+
+def super_users(authorization: sections.Authorization) -> frozenset[str]:
+    """Those of `super.users`, as TYPE:NAME each; raises ConfigurationError."""
+    text = authorization.super_users
+    users = [user.strip() for user in text.split(";")] if text else []
+    if not all(":" in user for user in users):
+        raise ConfigurationError(
+            "super.users", text, "TYPE:NAME for each, separated by semicolons, as in User:alice;User:bob"
+        )
+    return frozenset(users)
 
 
 def _check_broker_id(network: sections.Network, given: Mapping[str, str]) -> None:

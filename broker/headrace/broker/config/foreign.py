@@ -128,7 +128,10 @@ def _is_empty(value: str) -> bool:
 
 
 CHECKED: dict[str, Check] = {
-    "authorizer.class.name": (_is_empty, "no value: nobody is kept out here, security comes later"),
+    "authorizer.zookeeper.url": (
+        _is_empty,
+        "no value: access control lists are in the ZooKeeper of zookeeper.connect",
+    ),
     "create.topic.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
     "client.quota.callback.class": (_is_empty, "no value: no class of Java's can be asked here"),
     "alter.config.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),

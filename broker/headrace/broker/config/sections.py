@@ -6,6 +6,7 @@ that change what this broker does, and those that tools look for; `config.foreig
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from headrace.broker.config.keys import LONG_MAX, boolean, double, integer, long, password, string, strings
@@ -17,6 +18,7 @@ STORE_TYPES = ("JKS", "PKCS12", "PEM")
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+ACL_AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 PROTOCOL_VERSION_PATTERN = r"3\.(\d(\.\d+)?|0-IV[01]|[12489]-IV0|3-IV[0-3]|[56]-IV[0-2]|7-IV[0-4])"
 """Those of org.apache.kafka.server.common.MetadataVersion."""
 
@@ -397,3 +399,21 @@ class Quotas:
         11, "Windows whose changes of the cluster a client may make at once.", low=1
     )
     controller_quota_window_size_seconds: int = integer(1, "How long such a window is.", low=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorization:
+    """Who may do what."""
+
+    authorizer_class_name: str = string(
+        "",
+        "Kafka's AclAuthorizer, or nothing: then everybody may do everything.",
+        pattern=f"({re.escape(ACL_AUTHORIZER)})?",
+        form=f"{ACL_AUTHORIZER}, or no value, and everybody may do everything",
+    )
+    super_users: str = string(
+        "", "Who may do everything, whatever access control lists say: User:NAME;User:NAME."
+    )
+    allow_everyone_if_no_acl_found: bool = boolean(
+        False, "Whether everybody may use a resource that no access control list is about."
+    )

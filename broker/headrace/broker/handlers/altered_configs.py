@@ -10,7 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.broker.errors import ErrorCode, InvalidRequestError, KafkaError
+from headrace.broker.auth.operations import Operation, ResourceType
+from headrace.broker.errors import (
+    ClusterAuthorizationError,
+    ErrorCode,
+    InvalidRequestError,
+    KafkaError,
+    TopicAuthorizationError,
+)
+from headrace.broker.handlers.access import Access, access
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.zk.paths import DEFAULT_ENTITY
@@ -23,8 +32,19 @@ ChangeOf = Callable[[Resource, dict[str, str]], Mapping[str, str]]
 AlterLoggers = Callable[[Services, Resource, bool], None]
 
 
+def config_refusal(rights: Access, resource: Resource, operation: Operation) -> KafkaError | None:
+    """Why it may not do that to the configuration of a topic, or, what is of brokers, of the cluster."""
+    if resource["resource_type"] == TOPIC:
+        may = rights.may(operation, ResourceType.TOPIC, resource["resource_name"])
+        return None if may else TopicAuthorizationError("Topic authorization failed.")
+    return (
+        None if rights.may_cluster(operation) else ClusterAuthorizationError("Cluster authorization failed.")
+    )
+
+
 def alter(
     broker: Services,
+    call: Call,
     request: Mapping[str, Any],
     change_of: ChangeOf,
     alter_loggers: AlterLoggers | None = None,
@@ -33,17 +53,26 @@ def alter(
 
     What is asked of a broker's loggers `alter_loggers(broker, resource, validate_only)` does; without it, it is refused.
     """
-    return broker.later("alter-configs", _altered(broker, request, change_of, alter_loggers))
+    return broker.later(
+        "alter-configs", _altered(broker, access(broker, call), request, change_of, alter_loggers)
+    )
 
 
 async def _altered(
-    broker: Services, request: Mapping[str, Any], change_of: ChangeOf, alter_loggers: AlterLoggers | None
+    broker: Services,
+    rights: Access | None,
+    request: Mapping[str, Any],
+    change_of: ChangeOf,
+    alter_loggers: AlterLoggers | None,
 ) -> dict[str, Any]:
     counts = Counter((r["resource_type"], r["resource_name"]) for r in request["resources"])
     answers = []
     for resource in request["resources"]:
         error, message = ErrorCode.NONE, None
         try:
+            refusal = config_refusal(rights, resource, Operation.ALTER_CONFIGS) if rights else None
+            if refusal is not None:
+                raise refusal
             if counts[resource["resource_type"], resource["resource_name"]] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
             if resource["resource_type"] == BROKER_LOGGER and alter_loggers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -59,6 +60,9 @@ class FetchRequest(NamedTuple):
 
     # Whether only a leader may answer; from version 11 on consumers read from followers, too (KIP-392).
     is_from_leader: bool = True
+
+    # Whether who asks may read a topic of that name; None: it may read all.
+    may_read: Callable[[str], bool] | None = None
 
     @property
     def is_follower(self) -> bool:

@@ -134,12 +134,14 @@ class _Session:
         "last_used_ms",
         "partitions",
         "privileged",
+        "rights_version",
         "uses_topic_ids",
         "watch",
     )
 
-    def __init__(self, *, privileged: bool, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, *, privileged: bool, uses_topic_ids: bool, now_ms: int, rights_version: int) -> None:
         self.id = NO_SESSION
+        self.rights_version = rights_version
         self.privileged = privileged
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
@@ -212,6 +214,13 @@ class _Session:
         for key in keys:
             cached = self._by_name.get(key)
             if cached is not None:
+                self._is_due(cached)
+
+    def hold_to(self, rights_version: int) -> None:
+        """Clients may be allowed to read other topics than they were: all has to be read again."""
+        if rights_version != self.rights_version:
+            self.rights_version = rights_version
+            for cached in self.partitions.values():
                 self._is_due(cached)
 
     def begin(self) -> None:
@@ -319,9 +328,16 @@ class FetchSessions:
         return len(self._sessions)
 
     def begin(
-        self, request: FetchRequest, topic_name: TopicName, *, uses_topic_ids: bool, now_ms: int
+        self,
+        request: FetchRequest,
+        topic_name: TopicName,
+        *,
+        uses_topic_ids: bool,
+        now_ms: int,
+        rights_version: int = 0,
     ) -> Turn | None:
-        """The turn of a request, or None for one outside of any session. `topic_name` tells what a topic id stands for.
+        """The turn of a request, or None for one outside of any session. `topic_name` tells what a topic id stands for,
+        `rights_version` changes when clients may have other rights.
 
         Raises the KafkaErrors of FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH and
         FETCH_SESSION_TOPIC_ID_ERROR.
@@ -331,7 +347,12 @@ class FetchSessions:
             self._remove(request.session_id)
             if epoch == NO_SESSION_EPOCH:
                 return None
-            session = _Session(privileged=request.is_follower, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
+            session = _Session(
+                privileged=request.is_follower,
+                uses_topic_ids=uses_topic_ids,
+                now_ms=now_ms,
+                rights_version=rights_version,
+            )
             session.ask(request.topics, topic_name)
             return Turn(self, session, is_new=True)
         found = self._sessions.get(request.session_id)
@@ -341,6 +362,7 @@ class FetchSessions:
             raise error_of(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if found.uses_topic_ids != uses_topic_ids:
             raise error_of(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        found.hold_to(rights_version)
         self._update(found, request, topic_name)
         if not found.partitions:
             self._remove(found.id)

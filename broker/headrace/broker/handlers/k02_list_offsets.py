@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode, KafkaError, OffsetNotAvailableError
+from headrace.broker.handlers.access import refused_topics
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.led import led_partition, readable_partition
 from headrace.broker.handlers.services import Services
@@ -57,7 +59,12 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
     )
     doubled = {partition for partition, count in counts.items() if count > 1}
 
+    refused = refused_topics(broker, call, Operation.DESCRIBE, (topic["name"] for topic in request["topics"]))
+
     def find(topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        if topic in refused:
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return {"partition_index": wanted["partition_index"], "error_code": error}
         if call.header.version > 0 and (topic, wanted["partition_index"]) in doubled:
             return {"partition_index": wanted["partition_index"], "error_code": ErrorCode.INVALID_REQUEST}
         time = wanted["timestamp"]

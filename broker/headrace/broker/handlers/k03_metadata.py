@@ -22,8 +22,10 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import Access, access, cluster_operations
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import Parts
@@ -45,7 +47,6 @@ RAW = True
 
 TOPIC_ID_VERSION = 12
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
-CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 LISTENER_ERROR_VERSION = 6
 UNTOLD = ("", -1)
 """What those wait for who ask a broker that knows nothing yet; no partition is called so."""
@@ -81,8 +82,10 @@ def _reply(call: Call, body: bytes) -> Parts:
 
 def _body(broker: Services, call: Call, frame: memoryview) -> Generator[None, None, bytes]:
     """The encoded answer: one that was kept, or else made in slices, between which others have the loop."""
-    key = (call.header.version, call.client.listener, bytes(frame[call.header.body_offset :]))
-    body = broker.metadata_bodies.get(broker.metadata.version, key)
+    rights = access(broker, call)
+    who = None if rights is None else (call.client.principal, call.client.host)
+    key = (call.header.version, call.client.listener, bytes(frame[call.header.body_offset :]), who)
+    body = broker.metadata_bodies.get(_version(broker), key)
     if body is not None:
         return body
     request = API.decode_request(call.header.version, frame, call.header.body_offset)
@@ -93,32 +96,67 @@ def _body(broker: Services, call: Call, frame: memoryview) -> Generator[None, No
     missing: list[str] = []
     may_create = broker.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
     unknown = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics = yield from _topics(broker, call, request, unknown, missing)
+    asker = None if rights is None else Asker(rights, may_create=may_create)
+    topics = yield from _topics(broker, call, request, unknown, missing, asker)
     if missing and may_create:
         broker.topics.auto_create(missing, mutation_allowance(broker, call))
-    body = _spliced(call.header.version, _rest_of_answer(broker, call, request), topics)
-    if not (missing and may_create):
-        broker.metadata_bodies.put(broker.metadata.version, key, body)
+    body = _spliced(call.header.version, _rest_of_answer(broker, call, request, rights), topics)
+    if not (missing and may_create) and not (asker and asker.is_refused):
+        broker.metadata_bodies.put(_version(broker), key, body)
     return body
 
 
+def _version(broker: Services) -> tuple[int, int]:
+    """Of what the answers are made of."""
+    return broker.metadata.version, 0 if broker.authorizer is None else broker.authorizer.version
+
+
+class Asker:
+    """What the client may be told and may have made; `is_refused`: that was noted."""
+
+    def __init__(self, rights: Access, *, may_create: bool) -> None:
+        self.rights = rights
+        self.is_refused = False
+        self._may_create = may_create
+
+    def may_know(self, topic: str, *, quietly: bool) -> bool:
+        may = self.rights.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, quietly=quietly)
+        self.is_refused = self.is_refused or not (may or quietly)
+        return may
+
+    def may_have_made(self, topic: str) -> bool:
+        """Whether a topic that is not there may be made for it, if topics are made at all."""
+        may = (
+            not self._may_create
+            or self.rights.may_cluster(Operation.CREATE, quietly=True)
+            or self.rights.may(Operation.CREATE, ResourceType.TOPIC, topic)
+        )
+        self.is_refused = self.is_refused or not may
+        return may
+
+
 def _topics(
-    broker: Services, call: Call, request: dict[str, Any], unknown: ErrorCode, missing: list[str]
+    broker: Services,
+    call: Call,
+    request: dict[str, Any],
+    unknown: ErrorCode,
+    missing: list[str],
+    asker: Asker | None,
 ) -> Generator[None, None, list[tuple[int, bytes]]]:
     """(count, encoded topics) of each slice, all of one state of the metadata: when that changes between two slices it
     begins anew, the last time without a pause.
     """
     for may_pause in (True, True, False):
-        told = broker.metadata.version
+        told = _version(broker)
         missing.clear()
         slices: list[tuple[int, bytes]] = []
-        wanted = deque(_wanted(broker, call.header.version, request))
+        wanted = deque(_wanted(broker, call.header.version, request, asker))
         while wanted:
             if slices and may_pause:
                 yield
-                if broker.metadata.version != told:
+                if _version(broker) != told:
                     break
-            slices.append(_slice(broker, call, request, wanted, unknown, missing))
+            slices.append(_slice(broker, call, request, wanted, unknown, missing, asker))
         else:
             return slices
     raise AssertionError("the last attempt does not pause")
@@ -131,18 +169,24 @@ def _slice(
     wanted: deque[tuple[str | None, UUID]],
     unknown: ErrorCode,
     missing: list[str],
+    asker: Asker | None,
 ) -> tuple[int, bytes]:
     """Takes what one slice has time for from the left of `wanted`."""
     version = call.header.version
     topics: list[dict[str, Any]] = []
     size = 0
     while wanted and size < SLICE_SIZE:
-        topic = _topic(broker, call, *wanted.popleft(), unknown, missing)
+        name, topic_id = wanted.popleft()
+        refusal = None if asker is None else _refused(broker, asker, name, topic_id)
+        topic = refusal or _topic(broker, call, name, topic_id, unknown, missing)
         if (
             request["include_topic_authorized_operations"]
+            and refusal is None
             and topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID
         ):
-            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+            topic["topic_authorized_operations"] = (
+                asker.rights.operations(ResourceType.TOPIC, topic["name"]) if asker else TOPIC_OPERATIONS
+            )
         topics.append(topic)
         size += 1 + len(topic["partitions"])
     before, after = _around_topics(version)
@@ -152,7 +196,23 @@ def _slice(
     return len(topics), encoded[before + len(_count(version, len(topics))) : len(encoded) - after]
 
 
-def _rest_of_answer(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+def _refused(broker: Services, asker: Asker, name: str | None, topic_id: UUID) -> dict[str, Any] | None:
+    """The answer about a topic that the client may not be told of, or that may not be made for it; None: it may."""
+    known = broker.metadata.topic_name(topic_id) if name is None else name
+    if known is None:
+        return None
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not asker.may_know(known, quietly=False):
+        # Whether it is there is nothing to be told; its id was named by the client.
+        return _refusal(error, name, topic_id) | {"is_internal": False}
+    if broker.metadata.topics(known) is None and not asker.may_have_made(known):
+        return _refusal(error, known, ZERO_UUID)
+    return None
+
+
+def _rest_of_answer(
+    broker: Services, call: Call, request: dict[str, Any], rights: Access | None
+) -> dict[str, Any]:
     """All but the topics."""
     message = {
         "brokers": _brokers(broker, call),
@@ -161,7 +221,7 @@ def _rest_of_answer(broker: Services, call: Call, request: dict[str, Any]) -> di
         "topics": [],
     }
     if request["include_cluster_authorized_operations"]:
-        message["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+        message["cluster_authorized_operations"] = cluster_operations(rights)
     return message
 
 
@@ -187,14 +247,17 @@ def _count(version: int, count: int) -> bytes:
     return encode_uvarint(count + 1) if version >= FLEXIBLE_VERSION else struct.pack(">i", count)
 
 
-def _wanted(broker: Services, version: int, request: dict[str, Any]) -> list[tuple[str | None, UUID]]:
-    """(name, id) of each topic that is asked for, once; no list, or in version 0 an empty one, means all.
+def _wanted(
+    broker: Services, version: int, request: dict[str, Any], asker: Asker | None
+) -> list[tuple[str | None, UUID]]:
+    """(name, id) of each topic that is asked for, once; no list, or in version 0 an empty one, means all it may know of.
 
     One id makes Kafka pass over all names of the request.
     """
     topics = request["topics"]
     if topics is None or (version == 0 and not topics):
-        return [(name, ZERO_UUID) for name in broker.metadata.topic_names()]
+        names = broker.metadata.topic_names()
+        return [(n, ZERO_UUID) for n in names if asker is None or asker.may_know(n, quietly=True)]
     ids = [topic["topic_id"] for topic in topics if topic["topic_id"] != ZERO_UUID]
     if ids:
         return [(None, topic_id) for topic_id in dict.fromkeys(ids)]

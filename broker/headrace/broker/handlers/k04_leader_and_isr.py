@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
+from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.replication.control_requests import LeaderAndIsr
@@ -19,6 +21,7 @@ FIRST_VERSION_BY_TOPIC_ID = 5
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    require_cluster(broker, call, Operation.CLUSTER_ACTION)
     return broker.later("leader-and-isr", _answer(broker, call, LeaderAndIsr.of(request)))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
+from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.replication.control_requests import StopReplica
@@ -15,4 +17,5 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    require_cluster(broker, call, Operation.CLUSTER_ACTION)
     return broker.later("stop-replica", broker.control.perform(StopReplica.of(request)))

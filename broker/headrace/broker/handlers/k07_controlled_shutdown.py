@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
@@ -15,6 +17,7 @@ VERSIONS = (0, 3)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    require_cluster(broker, call, Operation.CLUSTER_ACTION)
     return broker.later("controlled-shutdown", _answer(broker, request))
 
 

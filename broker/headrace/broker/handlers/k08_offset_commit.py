@@ -7,15 +7,17 @@ no bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.offsets import length_in_java
 from headrace.broker.groups.records import OffsetValue
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.partition_errors import topics_answered
+from headrace.broker.handlers.partition_errors import topics_answered, topics_failed
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k08_offset_commit
@@ -30,10 +32,16 @@ TIME_MAX_MS = (1 << 63) - 1
 def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    offsets = _known_offsets(broker, request)
+    rights = access(broker, call)
+    if rights and not rights.may(Operation.READ, ResourceType.GROUP, request["group_id"]):
+        return {"topics": topics_failed(request["topics"], ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    names = (topic["name"] for topic in request["topics"])
+    refused = rights.refused(Operation.READ, ResourceType.TOPIC, names) if rights else ()
+    offsets = _known_offsets(broker, request, refused)
 
     def respond(errors: Mapping[TopicPartition, ErrorCode]) -> dict[str, Any]:
-        return {"topics": topics_answered(broker, request["topics"], errors, once=call.header.version > 0)}
+        once = call.header.version > 0
+        return {"topics": topics_answered(broker, request["topics"], errors, once=once, refused=refused)}
 
     if not offsets:
         return respond({})
@@ -68,13 +76,17 @@ async def _store(
     return errors
 
 
-def _known_offsets(broker: Services, request: dict[str, Any]) -> dict[TopicPartition, OffsetValue]:
-    """What is to be stored, without the partitions that the cluster does not have."""
+def _known_offsets(
+    broker: Services, request: dict[str, Any], refused: Collection[str]
+) -> dict[TopicPartition, OffsetValue]:
+    """What is to be stored, without the topics that are refused and the partitions that the cluster does not have."""
     now_ms = broker.clock.now_ms()
     retention_ms = request.get("retention_time_ms", -1)
     expire_timestamp_ms = min(now_ms + retention_ms, TIME_MAX_MS) if retention_ms != -1 else -1
     offsets: dict[TopicPartition, OffsetValue] = {}
     for topic in request["topics"]:
+        if topic["name"] in refused:
+            continue
         for partition in topic["partitions"]:
             index = partition["partition_index"]
             if broker.metadata.partition(topic["name"], index) is None:

@@ -7,11 +7,14 @@ none; Kafka never answers it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import FetchAnswer, FetchedOffset, FetchOffsets
+from headrace.broker.handlers.access import Access, access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
@@ -20,32 +23,53 @@ from headrace.broker.wire.api import k09_offset_fetch
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.zk.paths import MalformedZnodeError
 
+REFUSED = FetchedOffset(error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
 API = k09_offset_fetch.API
 VERSIONS = (0, 9)
 
 
-def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]] | Listed:
+def handle(
+    broker: Services, call: Call, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]] | Listed:
+    rights = access(broker, call)
     if call.header.version == 0:
-        return broker.later("fetch-from-zookeeper", _read(broker, request))
+        if _is_refused(rights, request["group_id"]):
+            return _single(0, request, FetchAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return broker.later("fetch-from-zookeeper", _read(broker, request, rights))
     stable: bool = request.get("require_stable", False)
     if call.header.version >= 8:
         return Listed(
             "groups",
             (
-                _ask(broker, group["group_id"], group["topics"], stable).map(
+                _ask(broker, rights, group["group_id"], group["topics"], stable).map(
                     partial(_group, group["group_id"])
                 )
                 for group in request["groups"]
             ),
         )
-    answer = _ask(broker, request["group_id"], request["topics"], stable)
+    answer = _ask(broker, rights, request["group_id"], request["topics"], stable)
     return answer.map(lambda found: _single(call.header.version, request, found))
 
 
-async def _read(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
+def _is_refused(rights: Access | None, group_id: str) -> bool:
+    return rights is not None and not rights.may(Operation.DESCRIBE, ResourceType.GROUP, group_id)
+
+
+def _refused_topics(rights: Access | None, partitions: Iterable[TopicPartition]) -> Collection[str]:
+    if rights is None:
+        return ()
+    return rights.refused(Operation.DESCRIBE, ResourceType.TOPIC, (topic for topic, _ in partitions))
+
+
+async def _read(broker: Services, request: dict[str, Any], rights: Access | None) -> dict[str, Any]:
     """Version 0: partitions without an offset are as unknown as those that do not exist."""
     group_id, wanted = request["group_id"], dict.fromkeys(_partitions(request["topics"]))
-    found = {partition: await _read_one(broker, group_id, partition) for partition in wanted}
+    refused = _refused_topics(rights, wanted)
+    found = {
+        partition: REFUSED if partition.topic in refused else await _read_one(broker, group_id, partition)
+        for partition in wanted
+    }
     return {"topics": _topics(FetchAnswer(offsets=found))}
 
 
@@ -67,10 +91,42 @@ def _partitions(topics: list[dict[str, Any]]) -> tuple[TopicPartition, ...]:
 
 
 def _ask(
-    broker: Services, group_id: str, topics: list[dict[str, Any]] | None, stable: bool
+    broker: Services,
+    rights: Access | None,
+    group_id: str,
+    topics: list[dict[str, Any]] | None,
+    stable: bool,
 ) -> Deferred[FetchAnswer]:
     partitions = None if topics is None else _partitions(topics)
-    return broker.groups.ask(FetchOffsets(group_id=group_id, partitions=partitions, requires_stable=stable))
+    if rights is None:
+        return broker.groups.ask(
+            FetchOffsets(group_id=group_id, partitions=partitions, requires_stable=stable)
+        )
+    if _is_refused(rights, group_id):
+        answer: Deferred[FetchAnswer] = Deferred()
+        answer.complete(FetchAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return answer
+    refused = _refused_topics(rights, partitions or ())
+    told = None if partitions is None else tuple(p for p in partitions if p.topic not in refused)
+    asked = broker.groups.ask(FetchOffsets(group_id=group_id, partitions=told, requires_stable=stable))
+    return asked.map(partial(_without_refused, rights, partitions, refused))
+
+
+def _without_refused(
+    rights: Access,
+    partitions: tuple[TopicPartition, ...] | None,
+    refused: Collection[str],
+    answer: FetchAnswer,
+) -> FetchAnswer:
+    """The answer with the refusals of partitions that were named, or, of all, without those it may not be told of."""
+    if answer.error is not ErrorCode.NONE:
+        return answer
+    if partitions is None:
+        hidden = _refused_topics(rights, answer.offsets)
+        offsets = {p: found for p, found in answer.offsets.items() if p.topic not in hidden}
+    else:
+        offsets = {**answer.offsets, **{p: REFUSED for p in partitions if p.topic in refused}}
+    return FetchAnswer(offsets=offsets)
 
 
 def _group(group_id: str, answer: FetchAnswer) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
@@ -18,7 +20,16 @@ from headrace.broker.wire.api import k10_find_coordinator
 API = k10_find_coordinator.API
 VERSIONS = (0, 6)
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+RESOURCES = {
+    GROUP: (ResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+    TRANSACTION: (ResourceType.TRANSACTIONAL_ID, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+}
 MESSAGES = {
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "The transactional id used by this producer is not authorized to access transactional state."
+    ),
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
     ErrorCode.INVALID_REQUEST: (
@@ -57,9 +68,15 @@ def _coordinator(broker: Services, call: Call, key_type: int, key: str) -> dict[
 
 def _locate(broker: Services, call: Call, key_type: int, key: str) -> tuple[ErrorCode, int]:
     """The broker that coordinates `key`; begins to create the topic of its kind when that is missing."""
+    rights = access(broker, call)
     if key_type not in (GROUP, TRANSACTION):
         valid = key_type == SHARE and call.header.version >= 6
+        if valid and rights and not rights.may_cluster(Operation.CLUSTER_ACTION):
+            return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1
         return (ErrorCode.COORDINATOR_NOT_AVAILABLE if valid else ErrorCode.INVALID_REQUEST), -1
+    kind, refusal = RESOURCES[key_type]
+    if rights and not rights.may(Operation.DESCRIBE, kind, key):
+        return refusal, -1
     is_group = key_type == GROUP
     topic = OFFSETS_TOPIC if is_group else TRANSACTIONS_TOPIC
     partitions = broker.metadata.topics(topic)

@@ -14,7 +14,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
+from headrace.broker.auth.operations import Operation, ResourceType
+from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import JoinAnswer, JoinGroup
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
@@ -24,7 +27,12 @@ API = k11_join_group.API
 VERSIONS = (0, 9)
 
 
-def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(
+    broker: Services, call: Call, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    rights = access(broker, call)
+    if rights and not rights.may(Operation.READ, ResourceType.GROUP, request["group_id"]):
+        return _response(call.header.version, JoinAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     instance_id = request.get("group_instance_id")
     rebalance_timeout_ms = (
         request["rebalance_timeout_ms"] if call.header.version >= 1 else request["session_timeout_ms"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import LeaveAnswer, LeaveGroup, LeavingMember
+from headrace.broker.handlers.access import require
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
@@ -16,6 +18,7 @@ VERSIONS = (0, 5)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    require(broker, call, Operation.READ, ResourceType.GROUP, request["group_id"])
     if call.header.version >= 3:
         members = tuple(
             LeavingMember(

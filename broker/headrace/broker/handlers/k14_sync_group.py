@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import SyncAnswer, SyncGroup
+from headrace.broker.handlers.access import require
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
@@ -27,6 +29,7 @@ def handle(
     protocol_type, protocol_name = request.get("protocol_type"), request.get("protocol_name")
     if call.header.version >= 5 and (protocol_type is None or protocol_name is None):
         return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    require(broker, call, Operation.READ, ResourceType.GROUP, request["group_id"])
     sync = SyncGroup(
         group_id=request["group_id"],
         generation=request["generation_id"],

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers import k32_describe_configs
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.throttle import mutation_allowance, mutation_throttle_ms
@@ -49,8 +52,12 @@ def _refused(request: dict[str, Any]) -> dict[str, Any]:
 async def _create(
     broker: Services, call: Call, request: dict[str, Any], allowance: Allowance
 ) -> dict[str, Any]:
+    rights = access(broker, call)
     counts = Counter(topic["name"] for topic in request["topics"])
-    topics = [_new_topic(t) for t in request["topics"] if counts[t["name"]] == 1]
+    refused: Collection[str] = ()
+    if rights and not rights.may_cluster(Operation.CREATE, quietly=True):
+        refused = rights.refused(Operation.CREATE, ResourceType.TOPIC, counts)
+    topics = [_new_topic(t) for t in request["topics"] if counts[t["name"]] == 1 and t["name"] not in refused]
     results = await broker.topics.create(
         topics,
         timeout_ms=request["timeout_ms"],
@@ -64,11 +71,23 @@ async def _create(
         if n > 1
         for _ in range(n)
     ]
+    denied = [
+        TopicResult(name=name, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message="Authorization failed.")
+        for name in counts
+        if counts[name] == 1 and name in refused
+    ]
+    hidden: Collection[str] = ()
+    if rights:
+        hidden = rights.refused(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, quietly=True)
     configs = {topic.name: topic.configs for topic in topics}
     answers = []
-    for result in [*results, *doubled]:
+    for result in [*results, *doubled, *denied]:
         await asyncio.sleep(0)
-        answers.append(_answer(broker, result, configs.get(result.name or "", {})))
+        has_failed = result.name in configs and result.error is not ErrorCode.NONE
+        if result.name in hidden and not has_failed:
+            answers.append(_without_configs(result))
+        else:
+            answers.append(_answer(broker, result, configs.get(result.name or "", {})))
     return {"topics": answers, "throttle_time_ms": mutation_throttle_ms(broker, call, allowance)}
 
 
@@ -95,6 +114,20 @@ def _answer(broker: Services, result: TopicResult, overrides: dict[str, str | No
     if result.error is ErrorCode.NONE:
         answer["configs"] = _configs(broker, {k: v for k, v in overrides.items() if v is not None})
     return answer
+
+
+def _without_configs(result: TopicResult) -> dict[str, Any]:
+    """To who may not describe the topic's configuration, of which its counts are a part."""
+    return {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "error_code": result.error,
+        "error_message": result.message,
+        "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "configs": [],
+    }
 
 
 def _configs(broker: Services, overrides: dict[str, str]) -> list[dict[str, Any]]:

@@ -4,10 +4,13 @@ answers when the name is free again, unless a broker that is away holds a replic
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.throttle import mutation_allowance, mutation_throttle_ms
@@ -50,13 +53,27 @@ async def _delete(
 ) -> dict[str, Any]:
     names = [_name_of(broker, wish) for wish in wishes]
     wanted = list(dict.fromkeys(name for name in names if name is not None))
+    rights = access(broker, call)
+    hidden: Collection[str] = ()
+    refused: Collection[str] = ()
+    if rights:
+        hidden = rights.refused(Operation.DESCRIBE, ResourceType.TOPIC, wanted)
+        refused = {*rights.refused(Operation.DELETE, ResourceType.TOPIC, wanted)}
+        by_id = {found for (name, _), found in zip(wishes, names, strict=True) if name is None}
+        refused |= {name for name in hidden if name in by_id}
+        wanted = [name for name in wanted if name not in refused]
     results = await broker.topics.delete(wanted, timeout_ms=timeout_ms, allowance=allowance)
     done = {result.name: result for result in results}
     answers = []
     for (name, topic_id), found in zip(wishes, names, strict=True):
         if found is None:
-            refused = "This server does not host this topic ID."
-            answers.append(_answer((name, topic_id), ErrorCode.UNKNOWN_TOPIC_ID, refused))
+            unknown = "This server does not host this topic ID."
+            answers.append(_answer((name, topic_id), ErrorCode.UNKNOWN_TOPIC_ID, unknown))
+        elif found in refused:
+            # Who may not describe a topic is not told what that with an id is called.
+            shown = None if name is None and found in hidden else found
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answers.append(_answer((shown, topic_id), denied, "Topic authorization failed."))
         else:
             answers.append(_answer((found, topic_id), done[found].error, done[found].message))
     return {"responses": answers, "throttle_time_ms": mutation_throttle_ms(broker, call, allowance)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.config import copies
 from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.errors import (
@@ -18,8 +19,10 @@ from headrace.broker.errors import (
     OffsetOutOfRangeError,
     PolicyViolationError,
     RequestTimedOutError,
+    TopicAuthorizationError,
     UnknownTopicOrPartitionError,
 )
+from headrace.broker.handlers.access import refused_topics
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
@@ -32,6 +35,7 @@ API = k21_delete_records.API
 VERSIONS = (0, 2)
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
+REFUSAL = TopicAuthorizationError("the client may not delete records of the topic")
 
 
 class _Deletion(NamedTuple):
@@ -60,7 +64,12 @@ def handle(
         for topic in request["topics"]
         for partition in topic["partitions"]
     }
-    deletions = [_begin(broker, topic, index, offset) for (topic, index), offset in wanted.items()]
+    names = (topic["name"] for topic in request["topics"])
+    refused = refused_topics(broker, call, Operation.DELETE, names)
+    deletions = [
+        _Deletion(topic, index, offset, REFUSAL) if topic in refused else _begin(broker, topic, index, offset)
+        for (topic, index), offset in wanted.items()
+    ]
     left = [deletion for deletion in deletions if isinstance(deletion.error, RequestTimedOutError)]
     if not left:
         return _answer(deletions)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import Access, access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.transactional import for_version
@@ -26,6 +28,9 @@ FENCED_VERSION = 4
 def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    error = _refusal(access(broker, call), request["transactional_id"])
+    if error is not None:
+        return _refused(error)
     expected = ProducerEpoch(
         request.get("producer_id", NO_PRODUCER_ID), request.get("producer_epoch", NO_PRODUCER_EPOCH)
     )
@@ -39,6 +44,19 @@ def handle(
         # Kafka's own choice when a block is being fetched: every client retries it.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return {"error_code": ErrorCode.NONE, "producer_id": producer_id, "producer_epoch": 0}
+
+
+def _refusal(rights: Access | None, transactional_id: str | None) -> ErrorCode | None:
+    """Who may write to some topic may be idempotent there (KIP-679)."""
+    if rights is None:
+        return None
+    if transactional_id is not None:
+        may = rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return None if may else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    may = rights.may_cluster(Operation.IDEMPOTENT_WRITE, quietly=True) or rights.may_any(
+        Operation.WRITE, ResourceType.TOPIC
+    )
+    return None if may else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _begin(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.errors import KafkaError
+from headrace.broker.auth.operations import Operation, ResourceType
+from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.led import led_partition
 from headrace.broker.handlers.services import Services
@@ -15,10 +17,21 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    rights, refused = access(broker, call), set()
+    # Brokers ask for all topics, clients for those that they may read of.
+    if rights and not rights.may_cluster(Operation.CLUSTER_ACTION, quietly=True):
+        names = (topic["topic"] for topic in request["topics"])
+        refused = rights.refused(Operation.DESCRIBE, ResourceType.TOPIC, names)
+
+    def find(topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        if topic in refused:
+            return {"partition": wanted["partition"], "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        return _find(broker, topic, wanted)
+
     topics = [
         {
             "topic": topic["topic"],
-            "partitions": [_find(broker, topic["topic"], wanted) for wanted in topic["partitions"]],
+            "partitions": [find(topic["topic"], wanted) for wanted in topic["partitions"]],
         }
         for topic in request["topics"]
     ]

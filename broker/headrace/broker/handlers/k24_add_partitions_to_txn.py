@@ -7,12 +7,15 @@ Deviations: a request for no transaction at all is answered with none; Kafka nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.coordinators.decision import ProducerEpoch
+from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import Access, access, require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.transactional import for_version
@@ -33,9 +36,10 @@ def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     if call.header.version >= BATCHED_VERSION:
+        require_cluster(broker, call, Operation.CLUSTER_ACTION)
         transactions = {each["transactional_id"]: each for each in request["transactions"]}
         asked = [
-            _ask(broker, call, each).map(partial(_result, transactional_id))
+            _ask(broker, call, each, ()).map(partial(_result, transactional_id))
             for transactional_id, each in transactions.items()
         ]
         return gather(asked).map(lambda results: {"error_code": 0, "results_by_transaction": results})
@@ -46,22 +50,42 @@ def handle(
         "verify_only": False,
         "topics": request["v3_and_below_topics"],
     }
-    return _ask(broker, call, single).map(lambda errors: {"results_by_topic_v3_and_below": _topics(errors)})
+    rights = access(broker, call)
+    if rights and not rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, single["transactional_id"]):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return {"results_by_topic_v3_and_below": _topics(dict.fromkeys(_partitions(single), error))}
+    refused = _refused(rights, single)
+    return _ask(broker, call, single, refused).map(
+        lambda errors: {"results_by_topic_v3_and_below": _topics(errors)}
+    )
 
 
-def _ask(broker: Services, call: Call, wanted: dict[str, Any]) -> Deferred[Errors]:
+def _refused(rights: Access | None, wanted: dict[str, Any]) -> Collection[str]:
+    """The topics that it may not write to; nobody may write to those that only brokers write, either."""
+    if rights is None:
+        return ()
+    names = {topic["name"] for topic in wanted["topics"]}
+    return {
+        *rights.refused(Operation.WRITE, ResourceType.TOPIC, names.difference(INTERNAL_TOPICS)),
+        *names.intersection(INTERNAL_TOPICS),
+    }
+
+
+def _partitions(wanted: dict[str, Any]) -> list[TopicPartition]:
+    return [TopicPartition(t["name"], index) for t in wanted["topics"] for index in t["partitions"]]
+
+
+def _ask(broker: Services, call: Call, wanted: dict[str, Any], refused: Collection[str]) -> Deferred[Errors]:
     """What becomes of each partition of one transaction."""
-    partitions = [TopicPartition(t["name"], index) for t in wanted["topics"] for index in t["partitions"]]
-    unknown = {p for p in partitions if broker.metadata.partition(*p) is None}
-    if unknown:
-        refused: Deferred[Errors] = Deferred()
-        refused.complete(
-            {
-                p: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if p in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-                for p in partitions
-            }
-        )
-        return refused
+    partitions = _partitions(wanted)
+    errors = {p: ErrorCode.TOPIC_AUTHORIZATION_FAILED for p in partitions if p.topic in refused}
+    for partition in partitions:
+        if partition not in errors and broker.metadata.partition(*partition) is None:
+            errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if errors:
+        answer: Deferred[Errors] = Deferred()
+        answer.complete({p: errors.get(p, ErrorCode.OPERATION_NOT_ATTEMPTED) for p in partitions})
+        return answer
     producer = ProducerEpoch(wanted["producer_id"], wanted["producer_epoch"])
     transactional_id = wanted["transactional_id"]
     if wanted["verify_only"]:

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.coordinators.decision import ProducerEpoch
+from headrace.broker.handlers.access import require
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.transactional import for_version
@@ -19,6 +21,7 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    require(broker, call, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request["transactional_id"])
     end = EndTransaction(
         transactional_id=request["transactional_id"],
         producer=ProducerEpoch(request["producer_id"], request["producer_epoch"]),

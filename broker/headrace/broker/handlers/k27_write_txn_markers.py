@@ -10,8 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
-from headrace.broker.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_of
+from headrace.broker.errors import (
+    ClusterAuthorizationError,
+    ErrorCode,
+    KafkaError,
+    UnknownTopicOrPartitionError,
+    error_of,
+)
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.produce.append import note_append, refusal
 from headrace.broker.handlers.produce.outcome import Outcome
@@ -29,7 +37,26 @@ ALL = -1
 def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    rights = access(broker, call)
+    if (
+        rights
+        and not rights.may_cluster(Operation.ALTER, quietly=True)
+        and not rights.may_cluster(Operation.CLUSTER_ACTION)
+    ):
+        return _refused(request["markers"])
     return write(broker, request["markers"])
+
+
+def _refused(markers: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The response has no error of its own: each partition says it."""
+    error = ClusterAuthorizationError("the client is no broker")
+    producers, outcomes = [], []
+    for marker in markers:
+        for topic in marker["topics"]:
+            for index in topic["partition_indexes"]:
+                producers.append(marker["producer_id"])
+                outcomes.append(Outcome(topic["name"], index, None, None, error))
+    return _answer(producers, outcomes)
 
 
 def write(broker: Services, markers: Sequence[dict[str, Any]]) -> dict[str, Any] | Deferred[dict[str, Any]]:

@@ -9,16 +9,18 @@ partition (KIP-890), unless `transaction.partition.verification.enable` is false
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.records import OffsetValue
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.partition_errors import topics_answered
+from headrace.broker.handlers.partition_errors import topics_answered, topics_failed
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k28_txn_offset_commit
@@ -37,12 +39,20 @@ Errors = Mapping[TopicPartition, ErrorCode]
 def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    offsets = _known_offsets(broker, request)
+    rights = access(broker, call)
+    if rights and not rights.may(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request["transactional_id"]):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return {"topics": topics_failed(request["topics"], error)}
+    if rights and not rights.may(Operation.READ, ResourceType.GROUP, request["group_id"]):
+        return {"topics": topics_failed(request["topics"], ErrorCode.GROUP_AUTHORIZATION_FAILED)}
+    names = (topic["name"] for topic in request["topics"])
+    refused = rights.refused(Operation.READ, ResourceType.TOPIC, names) if rights else ()
+    offsets = _known_offsets(broker, request, refused)
 
     def respond(errors: Errors) -> dict[str, Any]:
         if call.header.version < LOADING_VERSION:
             errors = {p: _without_loading(error) for p, error in errors.items()}
-        return {"topics": topics_answered(broker, request["topics"], errors)}
+        return {"topics": topics_answered(broker, request["topics"], errors, refused=refused)}
 
     if not offsets:
         return respond({})
@@ -110,8 +120,10 @@ def _without_loading(error: ErrorCode) -> ErrorCode:
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if loading else error
 
 
-def _known_offsets(broker: Services, request: dict[str, Any]) -> dict[TopicPartition, OffsetValue]:
-    """What is to be stored, without the partitions that the cluster does not have."""
+def _known_offsets(
+    broker: Services, request: dict[str, Any], refused: Collection[str]
+) -> dict[TopicPartition, OffsetValue]:
+    """What is to be stored, without the topics that are refused and the partitions that the cluster does not have."""
     now_ms = broker.clock.now_ms()
     return {
         TopicPartition(topic["name"], partition["partition_index"]): OffsetValue(
@@ -122,5 +134,6 @@ def _known_offsets(broker: Services, request: dict[str, Any]) -> dict[TopicParti
         )
         for topic in request["topics"]
         for partition in topic["partitions"]
-        if broker.metadata.partition(topic["name"], partition["partition_index"]) is not None
+        if topic["name"] not in refused
+        and broker.metadata.partition(topic["name"], partition["partition_index"]) is not None
     }

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from itertools import dropwhile
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, default_of_broker, listener_key
 from headrace.broker.config.copies import OWN_TOPIC_CONFIGS
 from headrace.broker.config.dynamic import DYNAMIC_KEYS, QUOTA_KEYS, key_of, synonyms_of
@@ -26,7 +27,14 @@ from headrace.broker.config.topics import (
 )
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import broker_loggers
-from headrace.broker.handlers.altered_configs import BROKER, BROKER_LOGGER, TOPIC, check_broker
+from headrace.broker.handlers.access import Access, access
+from headrace.broker.handlers.altered_configs import (
+    BROKER,
+    BROKER_LOGGER,
+    TOPIC,
+    check_broker,
+    config_refusal,
+)
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
@@ -63,13 +71,22 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
     resources = request["resources"]
     if any(r["resource_type"] not in RESOURCE_TYPES for r in resources):
         return Listed("results", (_refused(r, UNKNOWN_TYPE) for r in resources))
-    return Listed("results", (_described(broker, call, r, request) for r in resources))
+    rights = access(broker, call)
+    return Listed("results", (_described(broker, call, r, request, rights) for r in resources))
 
 
 def _described(
-    broker: Services, call: Call, resource: Mapping[str, Any], request: Mapping[str, Any]
+    broker: Services,
+    call: Call,
+    resource: Mapping[str, Any],
+    request: Mapping[str, Any],
+    rights: Access | None,
 ) -> Entry | Deferred[Entry]:
     name = resource["resource_name"]
+    if rights:
+        refusal = config_refusal(rights, resource, Operation.DESCRIBE_CONFIGS)
+        if refusal is not None:
+            return _refused(resource, refusal)
     if resource["resource_type"] != TOPIC or broker.metadata.topics(name) is None:
         return _describe(broker, call, resource, request, {})
     stored = broker.later("describe-configs", broker.configurations.stored_of_topics([name]))

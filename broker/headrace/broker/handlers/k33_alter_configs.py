@@ -23,7 +23,7 @@ VERSIONS = (0, 2)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return alter(broker, request, _replaced)
+    return alter(broker, call, request, _replaced)
 
 
 def _replaced(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
@@ -19,13 +21,18 @@ API = k34_alter_replica_log_dirs.API
 VERSIONS = (0, 2)
 
 
-def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(
+    broker: Services, call: Call, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
     wanted = {
         (topic["name"], partition): directory["path"]
         for directory in request["dirs"]
         for topic in directory["topics"]
         for partition in topic["partitions"]
     }
+    rights = access(broker, call)
+    if rights and not rights.may_cluster(Operation.ALTER):
+        return _answer(dict.fromkeys(wanted, ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     codes = broker.later("alter-replica-log-dirs", broker.moves.alter(wanted))
     return codes.map(_answer)
 

@@ -6,7 +6,9 @@ import os
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k35_describe_log_dirs
@@ -22,6 +24,7 @@ Wanted = set[tuple[str, int]] | None
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    require_cluster(broker, call, Operation.DESCRIBE)
     wanted: Wanted = None
     if request["topics"] is not None:
         wanted = {(t["topic"], index) for t in request["topics"] for index in t["partitions"]}

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import refused_topics
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.throttle import mutation_allowance, mutation_throttle_ms
@@ -36,10 +38,14 @@ async def _create(
     broker: Services, call: Call, request: dict[str, Any], allowance: Allowance
 ) -> dict[str, Any]:
     counts = Counter(topic["name"] for topic in request["topics"])
+    single = (name for name, count in counts.items() if count == 1)
+    refused = refused_topics(broker, call, Operation.ALTER, single)
     doubled = [name for name, count in counts.items() if count > 1]
     answers = [_answer(name, ErrorCode.INVALID_REQUEST, "Duplicate topic in request.") for name in doubled]
+    message = "The topic authorization is failed."
+    answers += [_answer(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, message) for name in sorted(refused)]
     for topic in request["topics"]:
-        if topic["name"] in doubled:
+        if topic["name"] in doubled or topic["name"] in refused:
             continue
         assignments = topic["assignments"]
         result = await broker.topics.grow(

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode, NotControllerError
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.partition_results import by_topic
 from headrace.broker.handlers.services import Services
@@ -19,6 +21,7 @@ from headrace.broker.wire.partitions import PartitionKey
 
 API = k43_elect_leaders.API
 VERSIONS = (0, 2)
+FIRST_VERSION_WITH_AN_ERROR = 1
 PREFERRED, UNCLEAN = 0, 1
 Result = tuple[ErrorCode, str | None]
 
@@ -31,6 +34,11 @@ def handle(
         error = ErrorCode.UNKNOWN_SERVER_ERROR
         unknown = (error, f"There is no election of type {election}: {PREFERRED} and {UNCLEAN} are known.")
         return _answer(dict.fromkeys(_named(named or ()), unknown), error)
+    rights = access(broker, call)
+    if rights and not rights.may_cluster(Operation.ALTER):
+        denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        of_all = denied if call.header.version >= FIRST_VERSION_WITH_AN_ERROR else ErrorCode.NONE
+        return _answer(dict.fromkeys(_named(named or ()), (denied, None)), of_all)
     keys = frozenset(_all(broker) if named is None else _named(named))
     work = _elect(broker, keys, request["timeout_ms"], unclean=election == UNCLEAN, is_for_all=named is None)
     return broker.later("elect-leaders", work)

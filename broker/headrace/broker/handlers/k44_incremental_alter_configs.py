@@ -27,7 +27,7 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return alter(broker, request, _changed, _alter_loggers)
+    return alter(broker, call, request, _changed, _alter_loggers)
 
 
 def _alter_loggers(broker: Services, resource: Resource, validate_only: bool) -> None:

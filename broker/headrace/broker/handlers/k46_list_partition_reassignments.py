@@ -5,10 +5,12 @@ No deviations.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace.broker.errors import NotControllerError
+from headrace.broker.auth.operations import Operation
+from headrace.broker.errors import ErrorCode, NotControllerError
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.partition_results import by_topic
 from headrace.broker.handlers.services import Services
@@ -22,12 +24,26 @@ API = k46_list_partition_reassignments.API
 VERSIONS = (0, 0)
 
 
-def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(
+    broker: Services, call: Call, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
     topics = request["topics"]
     named = None
     if topics is not None:
         named = frozenset((t["name"], p) for t in topics for p in t["partition_indexes"])
+    rights = access(broker, call)
+    if rights and not rights.may_cluster(Operation.DESCRIBE):
+        return _refused(named or ())
     return broker.later("list-partition-reassignments", _answer(broker, named))
+
+
+def _refused(named: Iterable[PartitionKey]) -> dict[str, Any]:
+    """With a place for each partition, as from Kafka."""
+    return {
+        "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "error_message": "Cluster authorization failed.",
+        "topics": _topics(dict.fromkeys(named, ReplicaAssignment(replicas=()))),
+    }
 
 
 async def _answer(broker: Services, named: frozenset[PartitionKey] | None) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode, NotControllerError
+from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.replication.events import AnswerIsrProposal, IsrAnswer, IsrProposed, ProposedIsr
@@ -28,6 +30,7 @@ FIRST_VERSION_WITH_BROKER_EPOCHS = 3
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    require_cluster(broker, call, Operation.CLUSTER_ACTION)
     return broker.later("alter-partition", _answer(broker, call.header.version, request))
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k57_update_features
@@ -20,6 +22,12 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    rights = access(broker, call)
+    if rights and not rights.may_cluster(Operation.ALTER):
+        return {
+            "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "error_message": "Cluster authorization failed.",
+        }
     if not broker.control.is_controller:
         return {
             "error_code": ErrorCode.NOT_CONTROLLER,

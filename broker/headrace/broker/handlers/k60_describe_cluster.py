@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import access, cluster_operations
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.k03_metadata import CLUSTER_OPERATIONS
 from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k60_describe_cluster
 
@@ -36,7 +36,7 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
         "brokers": brokers,
     }
     if request["include_cluster_authorized_operations"]:
-        message["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+        message["cluster_authorized_operations"] = cluster_operations(access(broker, call))
     return message
 
 

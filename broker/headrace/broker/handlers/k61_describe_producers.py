@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
+from headrace.broker.auth.operations import Operation, ResourceType
+from headrace.broker.errors import KafkaError, TopicAuthorizationError, UnknownTopicOrPartitionError
+from headrace.broker.handlers.access import Access, access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.services import Services
@@ -24,10 +26,11 @@ TOLD_COUNT_MAX = 500_000
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
     told = 0
+    rights = access(broker, call)
 
     def describe(topic: str, index: int) -> dict[str, Any]:
         nonlocal told
-        partition = _describe(broker, topic, index)
+        partition = _describe(broker, rights, topic, index)
         told += 1 + len(partition["active_producers"])
         if told > TOLD_COUNT_MAX:
             raise CloseConnectionError(
@@ -47,9 +50,9 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
     )
 
 
-def _describe(broker: Services, topic: str, index: int) -> dict[str, Any]:
+def _describe(broker: Services, rights: Access | None, topic: str, index: int) -> dict[str, Any]:
     try:
-        producers = _producers(broker, topic, index)
+        producers = _producers(broker, rights, topic, index)
     except KafkaError as error:
         return {
             "partition_index": index,
@@ -60,8 +63,10 @@ def _describe(broker: Services, topic: str, index: int) -> dict[str, Any]:
     return {"partition_index": index, "error_code": 0, "active_producers": producers}
 
 
-def _producers(broker: Services, topic: str, index: int) -> list[dict[str, Any]]:
+def _producers(broker: Services, rights: Access | None, topic: str, index: int) -> list[dict[str, Any]]:
     check_name(topic)
+    if rights and not rights.may(Operation.READ, ResourceType.TOPIC, topic):
+        raise TopicAuthorizationError("Topic authorization failed.")
     if broker.metadata.topics(topic) is None:
         raise UnknownTopicOrPartitionError(f"there is no topic {topic}")
     return [

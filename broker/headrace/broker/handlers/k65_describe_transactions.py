@@ -5,29 +5,35 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import Access, access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.txn.events import DescribeAnswer, DescribeTransaction
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k65_describe_transactions
+
+REFUSED = DescribeAnswer(error=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 API = k65_describe_transactions.API
 VERSIONS = (0, 0)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
-    return Listed(
-        "transaction_states",
-        (
-            broker.transactions.ask(DescribeTransaction(transactional_id=transactional_id)).map(
-                partial(_state, transactional_id)
-            )
-            for transactional_id in request["transactional_ids"]
-        ),
-    )
+    rights = access(broker, call)
+
+    def state(transactional_id: str) -> dict[str, Any] | Deferred[dict[str, Any]]:
+        if rights and not rights.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return _state(transactional_id, rights, REFUSED)
+        asked = broker.transactions.ask(DescribeTransaction(transactional_id=transactional_id))
+        return asked.map(partial(_state, transactional_id, rights))
+
+    return Listed("transaction_states", map(state, request["transactional_ids"]))
 
 
-def _state(transactional_id: str, answer: DescribeAnswer) -> dict[str, Any]:
+def _state(transactional_id: str, rights: Access | None, answer: DescribeAnswer) -> dict[str, Any]:
     found = answer.transaction
     if found is None:
         return {
@@ -41,7 +47,9 @@ def _state(transactional_id: str, answer: DescribeAnswer) -> dict[str, Any]:
             "topics": [],
         }
     topics: dict[str, list[int]] = {}
-    for topic, index in sorted(found.partitions):
+    names = {topic for topic, _ in found.partitions}
+    told = rights.allowed(Operation.DESCRIBE, ResourceType.TOPIC, names) if rights else names
+    for topic, index in sorted(p for p in found.partitions if p[0] in told):
         topics.setdefault(topic, []).append(index)
     return {
         "error_code": answer.error,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.auth.operations import Operation, ResourceType
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.txn.events import Overview
@@ -18,6 +20,7 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
     error, overviews = broker.transactions.overviews()
     if error:
         return {"error_code": error, "unknown_state_filters": [], "transaction_states": []}
+    rights = access(broker, call)
     names = dict.fromkeys(request["state_filters"])
     states = {BY_NAME[name] for name in names if name in BY_NAME}
     producer_ids = set(request["producer_id_filters"])
@@ -28,6 +31,10 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
             (not producer_ids or overview.producer_id in producer_ids)
             and (not names or overview.state in states)
             and (duration_ms < 0 or now_ms - overview.start_ms > duration_ms)
+            and (
+                not rights
+                or rights.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, overview.transactional_id)
+            )
         )
 
     return {

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from headrace.broker.auth.acls import Binding, BindingFilter
 from headrace.broker.auth.authorizer import Authorizer
 from headrace.broker.auth.delegation_tokens import Token, Tokens
 from headrace.broker.auth.principal import Principal
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.coordinators.decision import ProducerEpoch
-from headrace.broker.errors import ErrorCode
+from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import GroupOverview, Request
 from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
@@ -325,6 +326,22 @@ class DelegationTokens(Protocol):
     async def expire(self, principal: Principal, mac: bytes, period_ms: int, /) -> Token: ...
 
 
+class AccessLists(Protocol):
+    """The access control lists of the cluster."""
+
+    def matching(self, wanted: BindingFilter, /) -> list[Binding]: ...
+
+    async def create(self, bindings: Sequence[Binding], /) -> list[KafkaError | None]:
+        """Add each to its list; why not, or None, for each."""
+        ...
+
+    async def delete(
+        self, filters: Sequence[BindingFilter], /
+    ) -> list[list[tuple[Binding, KafkaError | None]]]:
+        """Take away what each of the filters takes; (binding, why it is still there) for each."""
+        ...
+
+
 class Later(Protocol):
     def __call__(self, name: str, work: Coroutine[Any, Any, T], /) -> Deferred[T]:
         """The outcome of `work`, which runs in a task of the broker."""
@@ -363,6 +380,8 @@ class Services:
     client_usage: ClientUsage = field(default_factory=unlimited)
     authorizer: Authorizer | None = None
     """None allows everything, and nobody asks."""
+    access_lists: AccessLists | None = None
+    """Where there is an authorizer."""
     metadata_bodies: MetadataBodies = field(default_factory=MetadataBodies)
     slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
     together: Round = field(default_factory=Round)

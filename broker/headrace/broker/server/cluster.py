@@ -16,11 +16,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from headrace.broker.auth.acl_authorizer import AclAuthorizer
+from headrace.broker.auth.decisions import Decisions
 from headrace.broker.clock import Clock
-from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig, super_users
 from headrace.broker.errors import KafkaError
+from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.replication.model import Endpoint
+from headrace.broker.server.acl_store import AclStore
 from headrace.broker.server.configurations import Configurations, IsMirrored
 from headrace.broker.server.control import Control
 from headrace.broker.server.delegation_tokens import DelegationTokens
@@ -47,7 +51,10 @@ LEAVE_SECONDS_MAX = 10.0
 
 
 class Cluster:
-    """`membership`, `configurations`, `topics`, `control`, and other uses of ZooKeeper beside them, on one session."""
+    """`membership`, `configurations`, `topics`, `control`, and other uses of ZooKeeper beside them, on one session.
+
+    `access_lists` is None where nobody is asked who may do what.
+    """
 
     def __init__(
         self,
@@ -84,6 +91,8 @@ class Cluster:
         self.topics.on_change(self.control.topics_written, self.control.topics_doomed)
         self.membership.on_session(self.control.session_started)
         self.membership.on_registered(self.control.registered)
+        self.decisions = Decisions({key: handler.name for key, handler in HANDLERS.items()})
+        self.access_lists = _access_lists(config, self.decisions, zookeeper, clock)
         self.consumer_offsets = ZooKeeperOffsets(zookeeper)
         self.producer_id_blocks = ProducerIdBlocks(zookeeper, self.membership)
 
@@ -96,6 +105,9 @@ class Cluster:
         self._metadata.set_cluster_id(self.membership.cluster_id)
         await self.configurations.load(self.membership.broker_id)
         await self.tokens.load()
+        if self.access_lists is not None:
+            await self.access_lists.load()
+            self.access_lists.watch(self._tasks)
 
     async def join(self, partitions: Partitions, endpoints: Sequence[Endpoint]) -> None:
         """Register this broker under its advertised endpoints and run for controller; returns once
@@ -122,6 +134,20 @@ class Cluster:
         except (OSError, KafkaError, ZooKeeperError) as error:
             logger.warning("stopping without the controller's consent", reason=repr(error))
         await self.membership.close()
+
+
+def _access_lists(
+    config: BrokerConfig, decisions: Decisions, zookeeper: ZooKeeperClient, clock: Clock
+) -> AclStore | None:
+    authorization = config.authorization
+    if not authorization.authorizer_class_name:
+        return None
+    authorizer = AclAuthorizer(
+        decisions,
+        super_users=super_users(authorization),
+        allows_without_lists=authorization.allow_everyone_if_no_acl_found,
+    )
+    return AclStore(authorizer, zookeeper, clock)
 
 
 def _client(config: BrokerConfig, make_kazoo: MakeKazoo) -> ZooKeeperClient:

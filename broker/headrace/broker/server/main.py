@@ -178,6 +178,9 @@ class Broker:
         self.connection_quotas = ConnectionQuotas(self.config, self.tasks)
         self.cluster.configurations.of_clients.on_change(self.connection_quotas.changed)
         self.metrics.controller_figures = self.cluster.control.controller_figures
+        self.metrics.decisions = self.cluster.decisions
+        if self.cluster.access_lists is not None:
+            self.metrics.access_lists = self.cluster.access_lists.counts
         self.metrics.elections = self.cluster.control.elections
         self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
         self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
@@ -445,6 +448,7 @@ class Broker:
             connect=self._connect,
             tasks=self.tasks,
         )
+        access_lists = self.cluster.access_lists
         services = Services(
             broker_id=self.cluster.membership.broker_id,
             api_versions=table.VERSIONS,
@@ -470,6 +474,8 @@ class Broker:
             later=self.later,
             now=self._surroundings.now,
             client_usage=self.client_usage,
+            authorizer=None if access_lists is None else access_lists.authorizer,
+            access_lists=access_lists,
         )
         self.transactions.start(partial(k27_write_txn_markers.write, services))
         return services

@@ -14,11 +14,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.samples import Sample
 
+from headrace.broker.auth.decisions import Decisions
 from headrace.broker.build_info import BuildInfo
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.progress import OpeningProgress
+from headrace.broker.server import access_metrics
 from headrace.broker.server.isr_changes import IsrCounts
 from headrace.broker.server.loop_delay import LoopDelay
 from headrace.broker.server.syncing import FlushTimes
@@ -69,6 +71,9 @@ class BrokerMetrics:
         self.muted_connections = 0
         # The same of new connections, by listener and by what held them up: (how often, milliseconds).
         self.connection_throttles: dict[tuple[str, str], tuple[int, int]] = {}
+        self.decisions = Decisions({})
+        # How many access control lists there are, and how many of them cannot be read.
+        self.access_lists: Callable[[], tuple[int, int]] = lambda: (0, 0)
         # Seconds by API key: of handling on the loop, and of waiting until a reply could be given.
         self.handling_seconds = [0.0] * KEY_COUNT
         self.waiting_seconds = [0.0] * KEY_COUNT
@@ -166,6 +171,7 @@ class BrokerMetrics:
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
         yield from self._throttles()
         yield from self._connection_throttles()
+        yield from access_metrics.families(self.decisions, *self.access_lists())
         yield from self._broker()
         yield from self._replication()
         yield from self._partitions()

@@ -169,7 +169,7 @@ def _shown(path: str, data: bytes) -> str:
 
 
 @contextmanager
-def _fields(path: str, data: bytes) -> Iterator[dict[str, Any]]:
+def fields_of(path: str, data: bytes) -> Iterator[dict[str, Any]]:
     """The fields of a znode; whatever they are not as Kafka writes them is a MalformedZnodeError."""
     fields = _load(path, data)
     try:
@@ -231,7 +231,7 @@ def encode_broker(registration: Broker, *, jmx_port: int, now_ms: int) -> bytes:
 
 def decode_broker(broker_id: int, data: bytes, epoch: int) -> Broker:
     """A registration of version 2 to 5; `epoch` is the znode's creation zxid."""
-    with _fields(broker(broker_id), data) as fields:
+    with fields_of(broker(broker_id), data) as fields:
         protocols = dict(fields.get("listener_security_protocol_map") or {})
         endpoints = tuple(_endpoint(text, protocols) for text in fields.get("endpoints") or ())
         rack = fields.get("rack")
@@ -265,7 +265,7 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 def decode_controller(data: bytes) -> int:
     """The controller's broker id."""
-    with _fields(CONTROLLER, data) as fields:
+    with fields_of(CONTROLLER, data) as fields:
         return _int32(fields["brokerid"])
 
 
@@ -294,7 +294,7 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 def decode_topic(name: str, data: bytes) -> TopicAssignment:
     """A topic's assignment of version 1 to 3; the topic id is zero when there is none."""
-    with _fields(topic(name), data) as fields:
+    with fields_of(topic(name), data) as fields:
         topic_id = fields.get("topic_id")
         return TopicAssignment(
             topic=name,
@@ -342,7 +342,7 @@ def decode_partition_state(
     path: str, data: bytes, zk_version: int, written_zxid: int = NO_ZXID
 ) -> PartitionState:
     """A partition's state with its znode's version, and the transaction that wrote it."""
-    with _fields(path, data) as fields:
+    with fields_of(path, data) as fields:
         recovery = _int32(fields.get("leader_recovery_state", RECOVERED))
         if recovery not in (RECOVERED, RECOVERING):
             raise ValueError(f"{recovery} is no leader recovery state")
@@ -369,7 +369,7 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     """An entity's dynamic configuration; empty for an empty znode."""
     if not data:
         return {}
-    with _fields(path, data) as fields:
+    with fields_of(path, data) as fields:
         return {str(k): str(v) for k, v in (fields.get("config") or {}).items()}
 
 
@@ -395,7 +395,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 def decode_cluster_id(data: bytes) -> str:
     """The cluster's id."""
-    with _fields(CLUSTER_ID, data) as fields:
+    with fields_of(CLUSTER_ID, data) as fields:
         return str(fields["id"])
 
 
@@ -406,7 +406,7 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 def decode_producer_id_block(data: bytes) -> tuple[int, int]:
     """(first, last) of the newest block."""
-    with _fields(PRODUCER_ID_BLOCK, data) as fields:
+    with fields_of(PRODUCER_ID_BLOCK, data) as fields:
         return int(fields["block_start"]), int(fields["block_end"])
 
 
@@ -417,7 +417,7 @@ def encode_feature() -> bytes:
 
 def decode_isr_change(data: bytes) -> Sequence[tuple[str, int]]:
     """The partitions whose in-sync replicas a leader changed."""
-    with _fields(ISR_CHANGES, data) as fields:
+    with fields_of(ISR_CHANGES, data) as fields:
         return [(str(p["topic"]), _int32(p["partition"])) for p in fields.get("partitions") or ()]
 
 
@@ -429,7 +429,7 @@ def encode_preferred_election(partitions: Iterable[tuple[str, int]]) -> bytes:
 
 def decode_preferred_election(data: bytes) -> frozenset[tuple[str, int]]:
     """The partitions whose first replicas are to lead."""
-    with _fields(PREFERRED_ELECTION, data) as fields:
+    with fields_of(PREFERRED_ELECTION, data) as fields:
         return frozenset((str(p["topic"]), _int32(p["partition"])) for p in fields["partitions"])
 
 
@@ -441,7 +441,7 @@ def encode_reassignment(targets: Mapping[tuple[str, int], Sequence[int]]) -> byt
 
 def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
     """The partitions that are to get other replicas, and which; whether they can is another question."""
-    with _fields(REASSIGNMENT, data) as fields:
+    with fields_of(REASSIGNMENT, data) as fields:
         return {
             (str(p["topic"]), _int32(p["partition"])): tuple(_int32(r) for r in p["replicas"])
             for p in fields["partitions"]
@@ -455,7 +455,7 @@ def encode_log_directory_event(broker_id: int) -> bytes:
 
 def decode_log_directory_event(data: bytes) -> int:
     """The broker one of whose data directories failed."""
-    with _fields(LOG_DIRECTORY_EVENTS, data) as fields:
+    with fields_of(LOG_DIRECTORY_EVENTS, data) as fields:
         return _int32(fields["broker"])
 
 
@@ -482,7 +482,7 @@ def encode_token(token: Token) -> bytes:
 
 def decode_token(path: str, data: bytes) -> Token:
     """Raises MalformedZnodeError. A token of an older version was asked for by its owner."""
-    with _fields(path, data) as fields:
+    with fields_of(path, data) as fields:
         version = fields["version"]
         if version not in range(1, TOKEN_VERSION + 1):
             raise ValueError(f"version {version} is unknown")

@@ -126,6 +126,7 @@ def test_clients_add_no_partitions_to_a_copy_and_the_mirror_does() -> None:
 def test_clients_delete_no_records_of_a_copy() -> None:
     log = SimpleNamespace(is_mirror_copy=True)
     services = SimpleNamespace(
+        authorizer=None,
         metadata=SimpleNamespace(partition=lambda topic, index: object()),
         partitions=SimpleNamespace(leader_of=lambda topic, index: SimpleNamespace(log=log)),
     )
@@ -154,6 +155,6 @@ def test_a_mark_is_taken_away_by_its_name(operation: int, left: dict[str, str]) 
 def test_the_mark_is_described_where_it_is(overrides: dict[str, str], told: list[str]) -> None:
     config, _ = BrokerConfig.from_properties({})
     configurations = SimpleNamespace(of_broker=lambda name: {}, static_properties={})
-    services = SimpleNamespace(broker_id=1, config=config, configurations=configurations)
+    services = SimpleNamespace(broker_id=1, config=config, configurations=configurations, authorizer=None)
     entries = k32_describe_configs.topic_entries(cast("Any", services), overrides)
     assert [entry["value"] for entry in entries if entry["name"] == MIRROR_CLUSTERS] == told

@@ -28,7 +28,7 @@ def test_every_key_is_read_somewhere_or_said_to_have_no_effect() -> None:
 @pytest.mark.parametrize(
     ("name", "good", "bad"),
     [
-        ("authorizer.class.name", "", "kafka.security.authorizer.AclAuthorizer"),
+        ("authorizer.zookeeper.url", "", "127.0.0.1:2181"),
         ("create.topic.policy.class.name", "", "a.Policy"),
         ("alter.config.policy.class.name", "", "a.Policy"),
         ("process.roles", "", "broker"),

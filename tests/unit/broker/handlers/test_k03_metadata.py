@@ -58,6 +58,7 @@ def broker() -> Any:
     return SimpleNamespace(
         metadata=FakeMetadata(),
         metadata_bodies=MetadataBodies(),
+        authorizer=None,
         slicing=asyncio.Lock(),
         metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
@@ -120,11 +121,11 @@ def test_kept_answers_have_a_bound() -> None:
     bodies = MetadataBodies()
     body = bytes(1 << 20)
     for i in range(100):
-        bodies.put(1, (12, "L", str(i).encode()), body)
-    kept = [i for i in range(100) if bodies.get(1, (12, "L", str(i).encode())) is not None]
+        bodies.put((1, 0), (12, "L", str(i).encode(), None), body)
+    kept = [i for i in range(100) if bodies.get((1, 0), (12, "L", str(i).encode(), None)) is not None]
     assert 0 < len(kept) <= 8
-    bodies.put(1, (12, "L", b"huge"), bytes(9 << 20))
-    assert bodies.get(1, (12, "L", b"huge")) is None
+    bodies.put((1, 0), (12, "L", b"huge", None), bytes(9 << 20))
+    assert bodies.get((1, 0), (12, "L", b"huge", None)) is None
 
 
 def test_a_leader_without_the_clients_listener_is_told_as_that_from_version_6_on(broker: Any) -> None:
@@ -140,8 +141,8 @@ def test_a_leader_without_the_clients_listener_is_told_as_that_from_version_6_on
 def test_many_small_kept_answers_have_a_bound_too() -> None:
     bodies = MetadataBodies()
     for i in range(20_000):
-        bodies.put(1, (12, "L", str(i).encode()), b"")
-    kept = [i for i in range(20_000) if bodies.get(1, (12, "L", str(i).encode())) is not None]
+        bodies.put((1, 0), (12, "L", str(i).encode(), None), b"")
+    kept = [i for i in range(20_000) if bodies.get((1, 0), (12, "L", str(i).encode(), None)) is not None]
     assert 0 < len(kept) <= MetadataBodies.SIZE_MAX // MetadataBodies.ENTRY_SIZE
 
 

@@ -46,6 +46,7 @@ def broker() -> Any:
     return SimpleNamespace(
         metadata=metadata,
         metadata_bodies=MetadataBodies(),
+        authorizer=None,
         metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=False)),
         waiting=waiting,

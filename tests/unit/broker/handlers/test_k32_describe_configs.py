@@ -25,6 +25,7 @@ def described(broker: str, own: Mapping[str, str], everyone: Mapping[str, str]) 
     static, _ = BrokerConfig.from_properties({})
     levels = {"1": own, "<default>": everyone}
     services = SimpleNamespace(
+        authorizer=None,
         broker_id=1,
         config=with_levels(static, everyone, own),
         configurations=SimpleNamespace(of_broker=levels.__getitem__, static_properties={}),

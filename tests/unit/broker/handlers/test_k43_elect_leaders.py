@@ -43,6 +43,7 @@ def asked(
 
     api = k43_elect_leaders.API
     broker: Any = SimpleNamespace(
+        authorizer=None,
         control=SimpleNamespace(answer=control),
         topics=SimpleNamespace(await_leaders=await_leaders),
         metadata=SimpleNamespace(topic_names=lambda: ["t", "u"], topics={"t": [0, 1, 2], "u": [0]}.get),

@@ -36,7 +36,7 @@ def asked(
         return asyncio.run(work)  # type: ignore[arg-type]
 
     api = k56_alter_partition.API
-    broker: Any = SimpleNamespace(control=SimpleNamespace(answer=control), later=later)
+    broker: Any = SimpleNamespace(control=SimpleNamespace(answer=control), later=later, authorizer=None)
     message = api.decode_request(version, api.encode_request(version, request(version)))
     response: Any = k56_alter_partition.handle(broker, call_in(version), message)
     return seen, api.decode_response(version, api.encode_response(version, response))

@@ -14,7 +14,7 @@ from headrace.broker.handlers import k57_update_features
 
 def answered(version: int, *updates: dict[str, Any], is_controller: bool = True) -> dict[str, Any]:
     api = k57_update_features.API
-    broker: Any = SimpleNamespace(control=SimpleNamespace(is_controller=is_controller))
+    broker: Any = SimpleNamespace(control=SimpleNamespace(is_controller=is_controller), authorizer=None)
     request = api.decode_request(version, api.encode_request(version, {"feature_updates": list(updates)}))
     response = k57_update_features.handle(broker, call_in(version), request)
     return api.decode_response(version, api.encode_response(version, response))

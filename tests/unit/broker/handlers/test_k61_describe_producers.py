@@ -18,6 +18,7 @@ def told(*indexes: int, producers: int) -> list[dict[str, Any]]:
     )
     log = SimpleNamespace(producers=dict.fromkeys(range(producers), remembered))
     broker: Any = SimpleNamespace(
+        authorizer=None,
         metadata=SimpleNamespace(topics=lambda name: {}),
         partitions=SimpleNamespace(leader_of=lambda topic, index: SimpleNamespace(log=log)),
     )

@@ -74,7 +74,7 @@ def test_requests_that_a_handler_serves_together_are_each_counted(
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(HEARTBEAT, 5), (HEARTBEAT, -1), (PRODUCE, 12), (29, 0)], ids=str
+    ("key", "version"), [(HEARTBEAT, 5), (HEARTBEAT, -1), (PRODUCE, 12), (58, 0)], ids=str
 )
 def test_what_is_not_served_never_reaches_a_handler(broker: Any, key: int, version: int) -> None:
     frame = memoryview(frames.encode_request_header(key, 0, 7, "unit"))

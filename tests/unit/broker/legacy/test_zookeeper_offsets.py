@@ -28,7 +28,7 @@ def fetched(data: bytes | None) -> FetchedOffset:
         consumer_offsets=offsets,
     )
     topics = [{"name": "t", "partition_indexes": [0]}]
-    answer = asyncio.run(_read(cast("Services", broker), {"group_id": "g", "topics": topics}))
+    answer = asyncio.run(_read(cast("Services", broker), {"group_id": "g", "topics": topics}, None))
     ((partition,),) = (topic["partitions"] for topic in answer["topics"])
     assert TopicPartition("t", partition["partition_index"]) == ("t", 0)
     return FetchedOffset(offset=partition["committed_offset"], error=partition["error_code"])

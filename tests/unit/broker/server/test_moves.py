@@ -111,7 +111,7 @@ class Broker:
     def described(self) -> list[tuple[str, bool, int]]:
         """(directory, is a copy, lag) of each replica."""
         context: Any = SimpleNamespace(
-            config=SimpleNamespace(log_dirs=self.paths), partitions=self.partitions
+            config=SimpleNamespace(log_dirs=self.paths), partitions=self.partitions, authorizer=None
         )
         answer = k35_describe_log_dirs.handle(context, cast(Any, None), {"topics": None})
         return [

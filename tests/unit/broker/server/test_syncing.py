@@ -71,6 +71,7 @@ class World(SimpleNamespace):
                 leader_of=lambda topic, index: self.held[topic], get=lambda topic, index: self.held[topic]
             ),
             waiting=waiting,
+            authorizer=None,
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
             together=Round(),
             metrics=SimpleNamespace(produced=lambda *_: None, failed=lambda *_: None),

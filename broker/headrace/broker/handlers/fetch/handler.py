@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers import throttle
+from headrace.broker.handlers.access import Access
 from headrace.broker.handlers.call import Call, Client
 from headrace.broker.handlers.fetch.answer import encode_fetch, size_of
 from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
@@ -27,6 +30,10 @@ FORMAT_2_VERSION, ZSTD_VERSION = 4, 10
 def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
     version, client = call.header.version, call.client
     request = read_fetch(version, frame, call.header.body_offset)
+    rights_version = 0
+    if broker.authorizer is not None:
+        rights_version = broker.authorizer.version
+        request = request._replace(may_read=_may_read(Access(broker.authorizer, call), request))
     turn = None
     if request.session_id != NO_SESSION or request.session_epoch != NO_SESSION_EPOCH:
         try:
@@ -35,6 +42,7 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
                 broker.metadata.topic_name,
                 uses_topic_ids=version >= TOPIC_ID_VERSION,
                 now_ms=broker.clock.monotonic_ms(),
+                rights_version=rights_version,
             )
         except KafkaError as error:
             return encode_fetch(broker, call, error.code, NO_SESSION, [])
@@ -45,7 +53,7 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
     reading: Reading | SessionReading
     if turn is None:
         reading = _reading_of(broker, client)
-        reading.ask(request, version, max_bytes)
+        reading.ask(request, version, max_bytes, rights_version)
     else:
         reading = SessionReading(broker, request, version, max_bytes, turn)
     answer, size, is_urgent = reading.read()
@@ -62,6 +70,14 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
         return None
 
     return reading.wait(request.max_wait_ms, attempt)
+
+
+def _may_read(rights: Access, request: FetchRequest) -> Callable[[str], bool]:
+    """Brokers may read what the cluster has, or nothing."""
+    if request.is_follower:
+        may = rights.may_cluster(Operation.CLUSTER_ACTION)
+        return lambda topic: may
+    return partial(rights.may, Operation.READ, ResourceType.TOPIC)
 
 
 def _reading_of(broker: Services, client: Client) -> Reading:

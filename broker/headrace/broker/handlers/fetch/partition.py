@@ -31,6 +31,8 @@ from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.special_values import NO_EPOCH, READ_COMMITTED
 
 NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+# With these Kafka has not come to look at a log.
+UNSEEN = (*NOT_IN_CLUSTER, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _new_tuple = tuple.__new__  # half the time of a call of the class
 
 
@@ -59,6 +61,8 @@ def read_partition(
     try:
         if name is None:
             raise error_of(ErrorCode.UNKNOWN_TOPIC_ID)
+        if request.may_read is not None and not request.may_read(name):
+            raise error_of(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
         partition = readable_partition(
             broker.partitions, name, wanted.partition_index, epoch, is_from_leader=request.is_from_leader
@@ -126,7 +130,7 @@ def _refused(broker: Services, name: str | None, wanted: FetchPartition, error: 
         UNKNOWN,
         UNKNOWN,
         None,
-        () if error.code in NOT_IN_CLUSTER else None,
+        () if error.code in UNSEEN else None,
         None,
         leader,
     )

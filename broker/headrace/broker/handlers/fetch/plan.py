@@ -53,14 +53,17 @@ class Reading:
         self._by_key: dict[tuple[str | None, int], AskedPartition] = {}
         self._watch: Watch | None = None
         self._is_known = False
-        self._kind: tuple[int, int] | None = None
+        self._kind: tuple[int, int, int] | None = None
 
-    def ask(self, request: FetchRequest, version: int, max_bytes: int) -> None:
-        """Take up the client's next request; the one before is answered."""
+    def ask(self, request: FetchRequest, version: int, max_bytes: int, rights_version: int = 0) -> None:
+        """Take up the client's next request; the one before is answered.
+
+        What was kept may be told only as long as `rights_version` is the same.
+        """
         self._request, self._version = request, version
         self._max_bytes = max_bytes
         self._is_plain = gives_what_there_is(self._broker, request)
-        kind = (version, request.isolation_level) if self._is_plain else None
+        kind = (version, request.isolation_level, rights_version) if self._is_plain else None
         if kind != self._kind:
             self.close()
             self._kind = kind
@@ -81,7 +84,7 @@ class Reading:
         if known_count > 1 and len(set(places)) < len(places):
             # A partition that is named twice may be asked for at two offsets.
             self.close()
-            self.ask(request, version, max_bytes)
+            self.ask(request, version, max_bytes, rights_version)
 
     def _ask_again(self, place: AskedPartition, topic: FetchTopic, wanted: FetchPartition) -> None:
         """What was kept serves again if neither the question nor the log has changed."""

@@ -161,7 +161,7 @@ def _request(
     version: int, head: tuple[int, ...], topics: list[FetchTopic], rack: str, replica_epoch: int = NO_EPOCH
 ) -> FetchRequest:
     is_from_leader = _is_from_leader(version, head[0])
-    return _new_tuple(FetchRequest, (*head, topics, (), replica_epoch, rack, MAGIC, is_from_leader))
+    return _new_tuple(FetchRequest, (*head, topics, (), replica_epoch, rack, MAGIC, is_from_leader, None))
 
 
 def _is_from_leader(version: int, replica_id: int) -> bool:

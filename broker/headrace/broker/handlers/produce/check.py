@@ -50,7 +50,7 @@ def check(
         raise UnsupportedCompressionTypeError(
             "requests below version 7 must not hold zstd: use a newer client or another codec"
         )
-    if not in_transaction and _is_batch(records) and records[FLAGS_AT] & TRANSACTIONAL_BIT:
+    if not in_transaction and is_transactional(records):
         raise TransactionalIdAuthorizationError("a transactional batch needs the request's transactional id")
     if topic in INTERNAL_TOPICS:
         _check_internal(metadata, header.client_id, topic, index)
@@ -70,6 +70,10 @@ def as_format_2(version: int, records: memoryview) -> memoryview:
     if version >= FORMAT_2_VERSION:
         raise NotOneBatchError("requests of version 3 and later must hold batches of message format 2")
     return from_old_format(records)
+
+
+def is_transactional(records: memoryview) -> bool:
+    return _is_batch(records) and bool(records[FLAGS_AT] & TRANSACTIONAL_BIT)
 
 
 def _is_batch(records: memoryview) -> bool:

@@ -11,7 +11,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
+from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.coordinators.topics import INTERNAL_TOPICS
+from headrace.broker.handlers.access import Access
 from headrace.broker.handlers.produce.check import FLAGS_AT, ZSTD_VERSION
 from headrace.broker.handlers.produce.read import Head, client_id_of, head_of, split_single
 from headrace.broker.handlers.services import Services
@@ -46,9 +48,17 @@ class Gathered(NamedTuple):
 
 
 def gather(
-    broker: Services, header: RequestHeader, frame: memoryview, more: Iterable[memoryview], count_min: int
+    broker: Services,
+    header: RequestHeader,
+    frame: memoryview,
+    more: Iterable[memoryview],
+    count_min: int,
+    rights: Access | None,
 ) -> Gathered | None:
-    """`frame` and the first of `more`, as far as they can be written together; None when those are fewer than `count_min`."""
+    """`frame` and the first of `more`, as far as they can be written together; None when those are fewer than `count_min`.
+
+    `rights`: of who sent them all.
+    """
     version = header.version
     if version < ZSTD_VERSION:
         return None
@@ -70,7 +80,7 @@ def gather(
             if found is None:
                 client = client or client_id_of(data)
                 head = head_of(version, data) if data.startswith(client) else None
-                found = None if head is None else _run_of(broker, head, first, runs)
+                found = None if head is None else _run_of(broker, head, first, runs, rights)
                 if found is None:
                     break
                 known[data] = found
@@ -87,12 +97,18 @@ def gather(
 
 
 def _run_of(
-    broker: Services, head: Head, first: Head | None, runs: dict[Partition, Run]
+    broker: Services,
+    head: Head,
+    first: Head | None,
+    runs: dict[Partition, Run],
+    rights: Access | None,
 ) -> tuple[Head, Run] | None:
     """The run to which a request with that head belongs; None when it has to be served alone."""
     if first is not None and head.acks != first.acks:
         return None
     if head.acks not in (-1, 0, 1) or head.topic in INTERNAL_TOPICS:
+        return None
+    if rights is not None and not rights.may(Operation.WRITE, ResourceType.TOPIC, head.topic):
         return None
     partition = broker.partitions.get(head.topic, head.partition_index)
     # What has to be unpacked takes its time.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headrace.broker.errors import RequestTimedOutError
+from headrace.broker.handlers.access import Access, access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.produce import answer, append, gather, park, read, transaction
 from headrace.broker.handlers.produce.gathered import serve_gathered
 from headrace.broker.handlers.produce.outcome import Outcome
 from headrace.broker.handlers.produce.read import Item, Request
+from headrace.broker.handlers.produce.refuse import without_refused
 from headrace.broker.handlers.produce.verify import Asked
 from headrace.broker.handlers.replies import Reply
 from headrace.broker.handlers.services import Services
@@ -27,13 +29,14 @@ def handle_run(
 ) -> tuple[Reply, int]:
     """Serve `frame` and the first of `more` that can be written together with it; answers how many of `more` those were."""
     together = broker.together
+    rights = None if broker.authorizer is None else access(broker, call)
     gathered = None
     if (more or together.is_open) and not (broker.client_usage.is_limited and _is_limited(broker, call)):
         count_min = 1 if together.is_open else 2
-        gathered = gather.gather(broker, call.header, frame, more, count_min)
+        gathered = gather.gather(broker, call.header, frame, more, count_min, rights)
     if gathered is None:
         together.perform()
-        return _serve_alone(broker, call, frame), 0
+        return _serve_alone(broker, call, frame, rights), 0
     return serve_gathered(broker, call, gathered), len(gathered.requests) - 1
 
 
@@ -43,11 +46,11 @@ def _is_limited(broker: Services, call: Call) -> bool:
     return broker.client_usage.limits_producer(user, call.header.client_id, now_ms)
 
 
-def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:
+def _serve_alone(broker: Services, call: Call, frame: memoryview, rights: Access | None) -> Reply:
     version = call.header.version
     single = read.read_single(version, frame)
-    if single is None:
-        return _serve_items(broker, call, frame)
+    if single is None or rights is not None:
+        return _serve_items(broker, call, frame, rights)
     _, head, records = single
     outcome = append.append(broker, call, head.topic, head.partition_index, records, head.acks)
     result = outcome.result
@@ -61,8 +64,11 @@ def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:
     return [answer.of_single(head, call.header.correlation_id, result)]
 
 
-def _serve_items(broker: Services, call: Call, frame: memoryview) -> Reply:
+def _serve_items(broker: Services, call: Call, frame: memoryview, rights: Access | None) -> Reply:
     request = read.read(call.header, frame)
+    refusals: list[Outcome] = []
+    if rights is not None:
+        request, refusals = without_refused(rights, request)
     transactional_id = request.transactional_id
     if transactional_id is not None and broker.config.transactions.transaction_partition_verification_enable:
         return transaction.serve(
@@ -71,11 +77,13 @@ def _serve_items(broker: Services, call: Call, frame: memoryview) -> Reply:
             request,
             transactional_id,
             append_in_time=lambda: _appender(broker, call, request, broker.clock.monotonic_ms()),
-            answer=lambda outcomes: _answer(broker, call, outcomes, request.acks, request.timeout_ms),
+            answer=lambda outcomes: _answer(
+                broker, call, [*outcomes, *refusals], request.acks, request.timeout_ms
+            ),
         )
     append_in_time = _appender(broker, call, request, call.began_s * 1000)
     outcomes = [append_in_time(item, None) for item in request.items]
-    return _answer(broker, call, outcomes, request.acks, request.timeout_ms)
+    return _answer(broker, call, outcomes + refusals, request.acks, request.timeout_ms)
 
 
 def _appender(broker: Services, call: Call, request: Request, began_ms: float) -> transaction.Append:

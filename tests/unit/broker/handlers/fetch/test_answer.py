@@ -83,6 +83,7 @@ def broker() -> Any:
             fetched=lambda topic, size: None, failed=lambda *_: None, throttled=lambda *_: None
         ),
         client_usage=unlimited(),
+        authorizer=None,
         now=lambda: 0.0,
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
         fetch_sessions=FetchSessions(1, Waiting(SimpleNamespace())),

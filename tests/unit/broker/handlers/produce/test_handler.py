@@ -91,6 +91,7 @@ class FakeBroker(SimpleNamespace):
             partition=partition,
             partitions=SimpleNamespace(leader_of=leader_of),
             waiting=FakeWaiting(),
+            authorizer=None,
             clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: self.ms),
             config=SimpleNamespace(transactions=Transactions()),
             ms=0,
