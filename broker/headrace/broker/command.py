@@ -17,6 +17,7 @@ from headrace.broker.config.properties import parse_properties
 from headrace.broker.config.providers import resolved
 from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import check_embedded
+from headrace.broker.server.inter_broker import security_between_brokers
 from headrace.broker.structured_log import get_logger
 
 logger = get_logger(__name__)
@@ -32,6 +33,7 @@ def checked(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     config, unknown_keys = BrokerConfig.from_properties(properties)
     if not config.zookeeper.zookeeper_connect:
         raise ConfigurationError("zookeeper.connect", "", "HOST:PORT,HOST:PORT/chroot of the ensemble")
+    security_between_brokers(config)
     check_embedded(config.properties)
     return config, unknown_keys
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.entrance import NOT_LET_IN, check_entrance
 from headrace.broker.client.librdkafka import settings_of
 
 Answer = TypeVar("Answer")
@@ -37,6 +38,15 @@ def reason_of(error: KafkaException) -> str:
     return str(reason.str()).rstrip(".")
 
 
+def client_settings(bootstrap: Bootstrap) -> dict[str, Any]:
+    """For a client of librdkafka, which logs nothing by itself; a cluster that does not let in becomes the command's one line."""
+    try:
+        check_entrance(bootstrap)
+    except NOT_LET_IN as error:
+        raise click.ClickException(f"{error}.") from error
+    return {**settings_of(bootstrap), "log_level": 0}
+
+
 def admin_client(bootstrap: Bootstrap) -> AdminClient:
     """A client that logs nothing by itself."""
-    return AdminClient({**settings_of(bootstrap), "log_level": 0})
+    return AdminClient(client_settings(bootstrap))

@@ -18,6 +18,7 @@ from headrace.broker.client.blocking_cluster import (
     attempts,
 )
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.entrance import NOT_LET_IN
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import (
     k03_metadata,
@@ -215,6 +216,8 @@ class ClusterAdmin:
         for _ in attempts(ATTEMPTS_MAX):
             try:
                 return attempt()
+            except NOT_LET_IN as error:
+                raise click.ClickException(f"{what}: {error}.") from error
             except (OSError, MalformedError) as error:
                 failure = error
                 # The next attempt passes over who does not answer any more: a link begins with a question.

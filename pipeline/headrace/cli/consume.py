@@ -20,8 +20,7 @@ import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.client.librdkafka import settings_of
-from headrace.cli.asking import asked, reason_of
+from headrace.cli.asking import asked, client_settings, reason_of
 from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option
 from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_client import opened_client
@@ -113,7 +112,7 @@ def consume(
 
 def _config(bootstrap: Bootstrap, group: str | None) -> dict[str, Any]:
     return {
-        **settings_of(bootstrap),
+        **client_settings(bootstrap),
         "group.id": group or f"headrace-consume-{uuid.uuid4()}",
         "enable.auto.commit": group is not None,
         # Only what was printed is committed.

@@ -11,8 +11,7 @@ import click
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.client.librdkafka import settings_of
-from headrace.cli.asking import reason_of
+from headrace.cli.asking import client_settings, reason_of
 from headrace.cli.shared import TIMEOUT_SECONDS
 
 ANY_PARTITION = TopicPartition("__consumer_offsets", 0)
@@ -25,7 +24,7 @@ def await_coordinator(bootstrap: Bootstrap, group: str, seconds_max: float = TIM
         ClickException: it did not within `seconds_max`.
     """
     consumer = Consumer(
-        {**settings_of(bootstrap), "group.id": group, "enable.auto.commit": False, "log_level": 0}
+        {**client_settings(bootstrap), "group.id": group, "enable.auto.commit": False, "log_level": 0}
     )
     try:
         consumer.committed([ANY_PARTITION], timeout=seconds_max)

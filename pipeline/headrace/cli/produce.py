@@ -10,7 +10,7 @@ import click
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.client.librdkafka import settings_of
+from headrace.cli.asking import client_settings
 from headrace.cli.shared import bootstrap_option, json_option, parse_settings
 
 DEFAULTS: Final = {
@@ -61,7 +61,14 @@ def produce(
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty.")
     try:
-        producer = Producer({**DEFAULTS, **parse_settings(settings), **settings_of(bootstrap)})
+        producer = Producer(
+            {
+                **DEFAULTS,
+                **client_settings(bootstrap),
+                **parse_settings(settings),
+                "bootstrap.servers": bootstrap.servers,
+            }
+        )
     except KafkaException as error:
         raise click.UsageError(f"{error.args[0].str()}.") from error
     separator = key_separator.encode() if key_separator else None

@@ -2,7 +2,8 @@
 
 Owns the links, one a broker, and the view by which a leader's is chosen. Invariants: a failed connection or a moved leader
 is tried again, `ATTEMPTS_MAX` times unless told otherwise, with fresh metadata and a growing pause, then raised as
-`ConnectionFailedError`; metadata never creates a topic. Not thread-safe; a process that forks makes its own.
+`ConnectionFailedError`, as is at once that brokers do not let in; metadata never creates a topic. Not thread-safe; a process
+that forks makes its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.client.entrance import NOT_LET_IN
 from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import k03_metadata
@@ -68,6 +70,8 @@ class BlockingCluster:
                 return self.to(address)
             except OSError as error:
                 failure = error
+        if isinstance(failure, NOT_LET_IN):
+            raise failure
         raise ConnectionError(f"no broker of {self._bootstrap} accepts a connection: {failure}")
 
     def to(self, address: Address) -> BlockingLink:
@@ -100,6 +104,9 @@ class BlockingCluster:
         for _ in attempts(attempts_max):
             try:
                 return attempt()
+            except NOT_LET_IN as error:
+                self.close()
+                raise ConnectionFailedError(str(error)) from error
             except (OSError, KafkaError) as error:
                 failure = error
                 if is_lost(error):

@@ -17,11 +17,12 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace.broker.client.security import PLAINTEXT, ClientSecurity
+from headrace.broker.client.security import ClientSecurity
 from headrace.broker.clock import Clock
 from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.server.inter_broker import security_between_brokers
 from headrace.broker.server.replica_logs import in_threads
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.client.view import Address
@@ -167,7 +168,7 @@ class BrokerHost:
 
     @property
     def security(self) -> ClientSecurity:
-        return PLAINTEXT
+        return security_between_brokers(self.configurations.in_effect)
 
     def led(self) -> Iterable[Partition]:
         return self._partitions.led()

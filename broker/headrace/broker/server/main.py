@@ -17,7 +17,7 @@ from typing import Any
 
 import uvloop
 
-from headrace.broker.client.security import PLAINTEXT
+from headrace.broker.client.security import ClientSecurity
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.listeners import address_text
 from headrace.broker.config.topics import LogConfig
@@ -45,6 +45,7 @@ from headrace.broker.server.embedding import (
 )
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.housekeeping import Housekeeping
+from headrace.broker.server.inter_broker import security_between_brokers
 from headrace.broker.server.isr_changes import IsrChanges
 from headrace.broker.server.later import Later
 from headrace.broker.server.listener import Acceptor
@@ -159,7 +160,7 @@ class Broker:
             (listener, surroundings.bind(listener, config.network)) for listener in config.listeners
         ]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
-        self._connect = surroundings.connector(lambda: PLAINTEXT)
+        self._connect = surroundings.connector(self._security_between_brokers)
         self.metadata = MetadataCache()
         self.client_usage = client_usage(self.config.quotas)
         is_mirrored = mirrored_names(config.properties)
@@ -197,6 +198,9 @@ class Broker:
         self.syncs = Syncs(self.tasks, self.waiting.wake, self.metrics.flush_times)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count
+
+    def _security_between_brokers(self) -> ClientSecurity:
+        return security_between_brokers(self.cluster.configurations.in_effect)
 
     def _directories(self) -> list[str]:
         return [] if self.logs is None else list(self.logs.paths())
