@@ -41,7 +41,8 @@ def checked(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
 def problem(properties: Mapping[str, str]) -> str | None:
     """A sentence about the first value that no broker takes or, without one, about a key that nobody knows."""
     try:
-        _, unknown_keys = checked(properties)
+        config, unknown_keys = checked(properties)
+        _check_certificates(config)
     except ConfigurationError as error:
         return str(error)
     if not unknown_keys:
@@ -56,6 +57,15 @@ def read_properties(path: Path) -> dict[str, str]:
     return resolved(
         parse_properties(path.read_text(encoding="utf-8")), lambda other: Path(other).read_text("utf-8")
     )
+
+
+def _check_certificates(config: BrokerConfig) -> None:
+    """Raises ConfigurationError for listeners that could not serve TLS with their keys and certificates."""
+    if any(listener.is_tls for listener in config.listeners):
+        # Its libraries are only needed then.
+        from headrace.broker.server.tls_listeners import TlsListeners
+
+        TlsListeners(config)
 
 
 def load_config(path: Path) -> BrokerConfig:

@@ -25,6 +25,7 @@ from headrace.broker.config.listeners import (
     Listener,
     base_name,
     own_limit,
+    own_setting,
     parse_listeners,
     protocol_map,
     settings_of,
@@ -36,6 +37,7 @@ SECTIONS: dict[str, Any] = {
     "tls": sections.Tls,
     "sasl": sections.Sasl,
     "tokens": sections.DelegationTokens,
+    "passwords": sections.Passwords,
     "zookeeper": sections.ZooKeeper,
     "logs": sections.Logs,
     "topics": sections.Topics,
@@ -66,6 +68,7 @@ class BrokerConfig:
     tls: sections.Tls = field(default_factory=sections.Tls)
     sasl: sections.Sasl = field(default_factory=sections.Sasl)
     tokens: sections.DelegationTokens = field(default_factory=sections.DelegationTokens)
+    passwords: sections.Passwords = field(default_factory=sections.Passwords)
     zookeeper: sections.ZooKeeper = field(default_factory=sections.ZooKeeper)
     logs: sections.Logs = field(default_factory=sections.Logs)
     topics: sections.Topics = field(default_factory=sections.Topics)
@@ -167,9 +170,20 @@ def default_of_broker(name: str) -> Any:
 
 
 def listener_key(name: str) -> Key | None:
-    """The key of a limit of one listener, `listener.name.LISTENER.NAME`; None for any other property."""
-    own = own_limit(name)
+    """The key of what changes at run time of one listener, `listener.name.LISTENER.NAME`; None for any other property."""
+    own = own_setting(name)
     return None if own is None else BROKER_KEYS[own][1]
+
+
+def is_password(name: str) -> bool:
+    """Whether a property's value is a secret, for all listeners or for one."""
+    base = base_name(name)
+    return base in BROKER_KEYS and BROKER_KEYS[base][1].type == "PASSWORD"
+
+
+def is_secret(name: str) -> bool:
+    """Whether a property's value is never shown: a password, or what nobody here knows, as in Kafka."""
+    return is_password(name) or not is_known(name)
 
 
 def is_known(name: str) -> bool:

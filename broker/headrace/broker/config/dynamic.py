@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, is_known, listener_key
 from headrace.broker.config.keys import ConfigurationError, Key
-from headrace.broker.config.listeners import LIMITS
+from headrace.broker.config.listeners import LIMITS, STORES, base_name, own_setting
 from headrace.broker.config.topics import TOPIC_CONFIGS
 from headrace.broker.errors import InvalidRequestError
 
@@ -71,10 +71,14 @@ def check(changed: Mapping[str, str]) -> None:
     """Raises InvalidRequestError for a key that is not dynamic and for a value that is not allowed."""
     for name, value in changed.items():
         key = key_of(name)
+        if name in STORES:
+            raise InvalidRequestError(
+                f"Cannot update {name} dynamically for all listeners: give it as listener.name.<name>.{name}."
+            )
         if key is None:
             reason = (
                 "it takes effect at a start only"
-                if name in BROKER_KEYS
+                if base_name(name) in BROKER_KEYS
                 else "it has no effect on this broker"
             )
             raise InvalidRequestError(
@@ -87,6 +91,13 @@ def check(changed: Mapping[str, str]) -> None:
         if parsed == 0 and name.endswith(LIMITS):
             # Whoever locked all clients out could not take it back.
             raise InvalidRequestError(f"{name}=0 is not allowed while a broker runs: give a number from 1.")
+
+
+def check_level(changed: Mapping[str, str]) -> None:
+    """Raises InvalidRequestError for what brokers have of their own, were it set for all of them."""
+    for name in changed:
+        if own_setting(name) in STORES:
+            raise InvalidRequestError(f"Cannot update {name} for all brokers: name one by its id.")
 
 
 def check_step(current: BrokerConfig, changed: Mapping[str, str]) -> None:

@@ -99,7 +99,6 @@ PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
     "sasl.oauthbearer.header.": "brokers check bearer tokens, and fetch none",
     "sasl.oauthbearer.token.": "brokers check bearer tokens, and fetch none",
     "sasl.mechanism.controller.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
-    "password.encoder.": "there are no passwords in ZooKeeper",
     "zookeeper.ssl.": "only PLAINTEXT is served: security comes later",
     "remote.log.": "tiered storage comes later",
     "group.consumer.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",

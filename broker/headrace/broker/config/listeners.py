@@ -23,6 +23,27 @@ LIMITS = ("max.connections", "max.connection.creation.rate")
 """Properties of a broker that each listener may have of its own, as PREFIX LISTENER.NAME; all of them are dynamic."""
 
 
+STORES = (
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
+)
+"""The same of keys and certificates, which are dynamic for single listeners only."""
+
+
+def own_setting(name: str) -> str | None:
+    """The one of LIMITS or STORES that a property sets for a listener; None for any other property."""
+    base = base_name(name)
+    return base if base != name and base in LIMITS + STORES else None
+
+
 def own_limit(name: str) -> str | None:
     """The one of LIMITS that a property sets for a listener; None for any other property."""
     own = name.removeprefix(PREFIX).partition(".")[2] if name.startswith(PREFIX) else ""

@@ -15,6 +15,7 @@ from headrace.broker.config.listeners import SECURITY_PROTOCOLS
 DOUBLE_MAX = 1.7976931348623157e308
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
+KEY_FACTORIES = tuple(f"PBKDF2WithHmacSHA{size}" for size in (1, 224, 256, 384, 512))
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -192,6 +193,24 @@ class DelegationTokens:
     delegation_token_expiry_check_interval_ms: int = long(
         3_600_000, "How often expired tokens are removed.", low=1
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passwords:
+    """How passwords among settings that are changed at run time are stored in ZooKeeper."""
+
+    password_encoder_secret: str | None = password("What they are encrypted with; without it none is stored.")
+    password_encoder_old_secret: str | None = password(
+        "What they were encrypted with before: read until they are set again."
+    )
+    password_encoder_keyfactory_algorithm: str | None = string(
+        None, "How the key is derived; with SHA-512 when nothing is given.", choices=KEY_FACTORIES
+    )
+    password_encoder_cipher_algorithm: str = string(
+        "AES/CBC/PKCS5Padding", "How they are encrypted.", choices=("AES/CBC/PKCS5Padding",)
+    )
+    password_encoder_key_length: int = integer(128, "Bits of the key: 128, 192 or 256.", low=128, high=256)
+    password_encoder_iterations: int = integer(4096, "Rounds in which the key is derived.", low=1024)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

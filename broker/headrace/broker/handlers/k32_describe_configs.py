@@ -18,6 +18,7 @@ from headrace.broker.config.copies import OWN_TOPIC_CONFIGS
 from headrace.broker.config.dynamic import DYNAMIC_KEYS, QUOTA_KEYS, key_of, synonyms_of
 from headrace.broker.config.inert import INERT_TOPIC_CONFIGS
 from headrace.broker.config.keys import Key, text_of
+from headrace.broker.config.listeners import base_name
 from headrace.broker.config.topics import (
     STORED_TOPIC_CONFIGS,
     TOPIC_ALIASES,
@@ -179,10 +180,16 @@ def _broker_synonyms(levels: Levels, name: str) -> list[Entry]:
     found = [
         _synonym(synonym, texts[synonym], source)
         for source, texts in levels
-        for synonym in synonyms_of(name)
+        for synonym in (*synonyms_of(name), *_general(name))
         if synonym in texts
     ]
     return list(dropwhile(lambda synonym: synonym["name"] != name, found))
+
+
+def _general(name: str) -> tuple[str, ...]:
+    """What stands behind a property of one listener: that of all of them."""
+    base = base_name(name)
+    return () if base == name else (base,)
 
 
 def _broker_entries(config: BrokerConfig, levels: Levels) -> Iterable[Entry]:
@@ -193,10 +200,11 @@ def _broker_entries(config: BrokerConfig, levels: Levels) -> Iterable[Entry]:
         is_read_only = name not in DYNAMIC_KEYS - QUOTA_KEYS
         yield _entry(name, key, text_of(config.value(name)), synonyms, read_only=is_read_only)
     for name in sorted({name for _, texts in levels for name in texts}):
-        listeners = listener_key(name)
-        if listeners is not None:
+        base = base_name(name)
+        if base != name and base in BROKER_KEYS:
             synonyms = _broker_synonyms(levels, name)
-            yield _entry(name, listeners, synonyms[0]["value"], synonyms, read_only=False)
+            is_read_only = listener_key(name) is None
+            yield _entry(name, BROKER_KEYS[base][1], synonyms[0]["value"], synonyms, read_only=is_read_only)
     yield _entry(RELEASE_NAME, RELEASE, version("headrace"), [], read_only=True)
 
 

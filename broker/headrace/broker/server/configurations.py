@@ -12,8 +12,9 @@ from typing import Protocol
 from headrace.broker.clock import Clock
 from headrace.broker.config import copies, dynamic
 from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.topics import LogConfig, known_overrides
-from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
+from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.addresses import resolve
 from headrace.broker.server.client_configs import ClientConfigs
@@ -21,6 +22,7 @@ from headrace.broker.server.dynamic_config import BROKERS, TOPICS, Change, Dynam
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
+from headrace.broker.tls.password_encoder import PasswordEncoder
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
 
@@ -54,6 +56,9 @@ class Configurations:
         self._is_mirrored = is_mirrored
         self._stored = DynamicConfigs(zookeeper, mailbox, clock)
         self._own_name = ""
+        self._passwords = PasswordEncoder(config.passwords)
+        # Raises ConfigurationError for what listeners with TLS could not serve with.
+        self.check_certificates: Callable[[BrokerConfig], None] = lambda config: None
         self._logs: LogStore | None = None
         self._callbacks: list[Callable[[BrokerConfig], None]] = []
         self._unclean_callbacks: list[Callable[[frozenset[str] | None], None]] = []
@@ -175,7 +180,7 @@ class Configurations:
 
     def of_broker(self, broker: str) -> dict[str, str]:
         """The overrides of this broker (by its id) or of all brokers (`<default>`) that are in effect."""
-        return dynamic.usable(self._stored.of_broker(broker))
+        return dynamic.usable(self._passwords.decoded(self._stored.of_broker(broker))[0])
 
     async def alter_broker(self, broker: str, change: Change, *, validate_only: bool) -> None:
         """Replace the overrides of this broker (by its id) or of all brokers (`<default>`) by `change(overrides)`.
@@ -184,15 +189,27 @@ class Configurations:
         """
 
         def checked(overrides: dict[str, str]) -> Mapping[str, str]:
-            changed = change(overrides)
+            changed = change(self._passwords.decoded(overrides)[0])
             dynamic.check(changed)
             dynamic.check_step(self.in_effect, changed)
-            return changed
+            if broker == paths.DEFAULT_ENTITY:
+                dynamic.check_level(changed)
+            else:
+                self._check_stores(changed)
+            return self._passwords.encoded(changed, overrides)
 
         if validate_only:
             checked(dict(self._stored.of_broker(broker)))
         else:
             await self._stored.alter(BROKERS, broker, checked)
+
+    def _check_stores(self, changed: Mapping[str, str]) -> None:
+        """Raises InvalidRequestError for keys and certificates that this broker's listeners could not serve with."""
+        try:
+            config = dynamic.with_levels(self._static, self.of_broker(paths.DEFAULT_ENTITY), changed)
+            self.check_certificates(config)
+        except ConfigurationError as error:
+            raise InvalidRequestError(str(error)) from None
 
     def _usable(self, topic: str, stored: Mapping[str, str]) -> dict[str, str]:
         """A copy that is not mirrored any more is a topic like others."""
@@ -205,6 +222,10 @@ class Configurations:
     def _effective(self) -> BrokerConfig:
         """What `server.properties` says under what ZooKeeper says; the last one when these do not go together."""
         default, own = (self.of_broker(name) for name in (paths.DEFAULT_ENTITY, self._own_name))
+        _, failed = self._passwords.decoded(self._stored.of_broker(self._own_name))
+        if failed:
+            names = ",".join(sorted(failed))
+            logger.error("passwords cannot be decoded, see password.encoder.secret", keys=names)
         try:
             return dynamic.with_levels(self._static, default, own)
         except ValueError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from headrace.broker.clock import Clock
+from headrace.broker.config.broker import is_secret
 from headrace.broker.server.client_configs import KINDS, ClientConfigs, decoded
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.structured_log import get_logger
@@ -135,7 +136,10 @@ class DynamicConfigs:
 
     async def _broker_changed(self, name: str) -> None:
         await self._read_broker(name)
-        logger.info("broker configuration changed", broker=name, overrides=self.of_broker(name))
+        overrides = {
+            key: "[hidden]" if is_secret(key) else text for key, text in self.of_broker(name).items()
+        }
+        logger.info("broker configuration changed", broker=name, overrides=overrides)
         for callback in self._broker_callbacks:
             callback()
 

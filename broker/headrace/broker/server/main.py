@@ -155,7 +155,6 @@ class Broker:
         self.transactions: TransactionCoordinator | None = None
         self.acceptor: Acceptor | None = None
         self.is_serving = False
-        self.tls = TlsListeners(config)
         self.sockets = [
             (listener, surroundings.bind(listener, config.network)) for listener in config.listeners
         ]
@@ -214,6 +213,10 @@ class Broker:
                 "headrace.metrics.listener", self.config.network.headrace_metrics_listener
             )
         await self.cluster.connect(stored_broker_id(self.files, directories))
+        configurations = self.cluster.configurations
+        tls = TlsListeners(configurations.in_effect)
+        configurations.check_certificates = tls.check
+        configurations.on_change(tls.use)
         self.readiness.phase = Phase.RECOVERING
         self.logs = await self._open_logs(directories)
         self.readiness.phase = Phase.REGISTERING
@@ -229,8 +232,7 @@ class Broker:
         self.cluster.configurations.on_change(services.use_config)
         self._expire_producers(self.cluster.configurations.in_effect)
         self.cluster.configurations.on_change(self._expire_producers)
-        self.cluster.configurations.on_change(self.tls.use)
-        acceptor = self.acceptor = self._make_acceptor(services)
+        acceptor = self.acceptor = self._make_acceptor(services, tls)
         self.log_ins.start(self.tasks)
         acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
@@ -259,7 +261,7 @@ class Broker:
         self.readiness.phase = Phase.SERVING
         self.is_serving = self.metrics.is_serving = True
 
-    def _make_acceptor(self, services: Services) -> Acceptor:
+    def _make_acceptor(self, services: Services, tls: TlsListeners) -> Acceptor:
         quotas = self.connection_quotas
         quotas.use_config(self.cluster.configurations.in_effect)
         acceptor = Acceptor(
@@ -269,7 +271,7 @@ class Broker:
             self.metrics,
             self._loop,
             self._surroundings.now,
-            self.tls,
+            tls,
             self.log_ins,
         )
         quotas.on_change = acceptor.limits_changed

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig
-from headrace.broker.config.dynamic import DYNAMIC_KEYS, check, check_step, merged, usable, with_levels
+from headrace.broker.config.dynamic import (
+    DYNAMIC_KEYS,
+    check,
+    check_level,
+    check_step,
+    merged,
+    usable,
+    with_levels,
+)
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import InvalidRequestError
@@ -80,3 +88,17 @@ def test_each_cleaner_thread_needs_some_memory() -> None:
     assert BrokerConfig.from_properties(enough)[0].logs.log_cleaner_threads == 2
     with pytest.raises(ConfigurationError, match=r"log\.cleaner\.threads=2"):
         BrokerConfig.from_properties({**enough, "log.cleaner.dedupe.buffer.size": "2097152"})
+
+
+def test_keys_and_certificates_change_for_single_listeners_of_single_brokers() -> None:
+    changed = {"listener.name.outside.ssl.keystore.location": "/x"}
+    check(changed)
+    assert usable(changed) == changed
+    with pytest.raises(InvalidRequestError, match="for all brokers: name one by its id"):
+        check_level(changed)
+    with pytest.raises(
+        InvalidRequestError, match=r"give it as listener\.name\.<name>\.ssl\.keystore\.location"
+    ):
+        check({"ssl.keystore.location": "/x"})
+    with pytest.raises(InvalidRequestError, match="at a start only"):
+        check({"listener.name.outside.ssl.client.auth": "none"})
