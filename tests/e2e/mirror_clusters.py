@@ -193,3 +193,13 @@ def mirror(*arguments: str) -> str:
     told, problem = process.communicate(timeout=100)
     assert process.returncode == 0, problem
     return told
+
+
+def flip(live: Cluster, topic: str, offset: int) -> None:
+    """Flip a bit of the batch at `offset` in the segment of the live cluster."""
+    (path,) = live.home.glob(f"broker-*/logs/{topic}-0/*.log")
+    data = path.read_bytes()
+    position = next(p + header.size - 1 for p, header in iter_batches(data) if header.base_offset == offset)
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(bytes([data[position] ^ 1]))

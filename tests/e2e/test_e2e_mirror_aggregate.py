@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource
-from mirror_clusters import Cluster
+from mirror_clusters import Cluster, flip, mirror
 from numbered_messages import Brought, numbers_in, publish_while
 from processes import eventually
 from zookeeper_process import ZooKeeperProcess
@@ -195,6 +195,50 @@ def test_a_topic_that_was_made_anew_stops_until_its_position_is_taken_away(
 
     asyncio.run(take_away())
     eventually(lambda: has(offline, "anew", 150), what="the second life's messages")
+
+
+@pytest.mark.long
+def test_rot_blocks_its_partition_until_it_is_given_up(clusters: tuple[dict[str, Cluster], Cluster]) -> None:
+    live, offline = clusters
+    east = live["dc-east"]
+    at = ("--bootstrap", offline.bootstrap)
+    eventually(lambda: len(status(offline).get("sources", ())) == 6, what="reports of both sources")
+    mirror("topics", "dc-east", "(?!rotted).*", *at)
+    time.sleep(2)
+    east.create("rotted", 1)
+    east.publish("rotted", 300, 0)
+    first, last, _ = next(entry for entry in east.batches("rotted")[0] if entry[0] > 150)
+    flip(east, "rotted", first)
+    mirror("topics", "dc-east", *at)
+    command = f"headrace mirror skip dc-east.rotted 0 --offsets {first}-{last}"
+
+    def is_rotten() -> bool:
+        rows = [row for row in status(offline)["aggregates"] if row["topic"] == "rotted"]
+        return [row["state"] for row in rows] == ["stopped"] and f"`{command}` gives it up" in rows[0][
+            "reason"
+        ]
+
+    eventually(is_rotten, what="the rot")
+    assert has(offline, "rotted", first), "what lies before it"
+    (owner,) = [owner for (_, topic, _), owner in owners(offline).items() if topic == "rotted"]
+    mirror(*command.split()[2:], *at)
+    offline.kill_and_start(owner)
+    eventually(lambda: has(offline, "rotted", 300 - (last + 1 - first)), what="the rest")
+    time.sleep(2)
+    values = [value for _, value in numbers_of(offline, "rotted")]
+    assert values == [number for number in range(300) if not first <= number <= last]
+
+
+def numbers_of(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
+    """(offset, number) of what `Cluster.publish` published."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "numbers"})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        count = cluster.end_offset(topic, 0)
+        found = consumer.consume(count, 20)
+        return [(m.offset() or 0, int((m.value() or b"").partition(b"-")[0])) for m in found]
+    finally:
+        consumer.close()
 
 
 def has(cluster: Cluster, topic: str, count: int) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
-from mirror_clusters import Cluster, copied
+from mirror_clusters import Cluster, copied, flip
 from processes import eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
@@ -188,7 +188,7 @@ def test_rot_blocks_its_partition_until_it_is_skipped(clusters: tuple[Cluster, C
     east.publish("rotted", 300)
     whole = east.batches("rotted")[0]
     first, last, _ = rotten = next(entry for entry in whole if entry[0] > 150)
-    _flip(east, "rotted", first)
+    flip(east, "rotted", first)
     for number in (0, 1):
         offline.start(number)
     eventually(lambda: _row(offline, "dc-east.rotted")["state"] == "rotten", what="the rot")
@@ -706,16 +706,6 @@ def _batches(offline: Cluster, topic: str) -> list[tuple[int, int, int]]:
         return offline.batches(topic).get(0, [])
     except Exception:
         return []
-
-
-def _flip(live: Cluster, topic: str, offset: int) -> None:
-    """Flip a bit of the batch at `offset` in the segment of the live cluster."""
-    (path,) = live.home.glob(f"broker-*/logs/{topic}-0/*.log")
-    data = path.read_bytes()
-    position = next(p + header.size - 1 for p, header in iter_batches(data) if header.base_offset == offset)
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(bytes([data[position] ^ 1]))
 
 
 def _change(offline: Cluster, topic: str, offset: int) -> None:
