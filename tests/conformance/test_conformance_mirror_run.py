@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 import pytest
 from commands import headrace
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_oracle import KafkaBroker
 from mirror_clusters import Cluster
 from numbered_messages import Brought, numbers_in, publish_while
@@ -171,3 +174,80 @@ def test_a_member_that_cannot_take_part_says_why(
     last = done.stderr.splitlines()[-1]
     assert last.startswith("Error: ")
     assert said in last
+
+
+@pytest.mark.long
+def test_what_comes_from_a_cluster_of_kafka_is_not_brought_back_to_it(
+    pair: Pair, kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path: Path
+) -> None:
+    other = KafkaBroker(
+        kafka_jars,
+        tmp_path / "other",
+        broker_id=7,
+        zookeeper=zookeeper.under_chroot(tmp_path / "other"),
+        set={"transaction.state.log.replication.factor": "1"},
+    )
+    topic, members = "circular", dict[int, MemberProcess]()
+    try:
+        other.wait_until_serving()
+        for cluster in (pair.kafka, other):
+            make_topic(cluster.bootstrap, topic)
+        publish(other.bootstrap, topic, 100)
+        members[101] = MemberProcess(tmp_path, 101, target(pair.kafka) | from_one("there", other, topic))
+        eventually(lambda: len(all_of(pair.kafka.bootstrap, topic)) == 100, what="what was published there")
+        members[102] = MemberProcess(tmp_path, 102, target(other) | from_one("here", pair.kafka, topic))
+        eventually(
+            lambda: "round and round" in str(status(other.bootstrap)["topics"]),
+            what="the refusal of the way back",
+        )
+        publish(pair.kafka.bootstrap, topic, 20)
+        publish(other.bootstrap, topic, 10)
+        eventually(lambda: len(all_of(pair.kafka.bootstrap, topic)) == 130, what="what is published later")
+        time.sleep(5)
+        assert len(all_of(other.bootstrap, topic)) == 110
+        assert len(all_of(pair.kafka.bootstrap, topic)) == 130
+        members[101].kill()
+        members[101].start()
+        publish(other.bootstrap, topic, 5)
+        eventually(lambda: len(all_of(pair.kafka.bootstrap, topic)) == 135, what="what follows a kill")
+    finally:
+        for member in members.values():
+            member.end()
+        other.end()
+
+
+def from_one(name: str, source: KafkaBroker, topic: str) -> dict[str, str]:
+    return {
+        "mirror.sources": name,
+        f"mirror.{name}.bootstrap.servers": source.bootstrap,
+        f"mirror.{name}.topics": topic,
+        f"mirror.{name}.mode": "aggregate",
+    }
+
+
+def make_topic(bootstrap: str, topic: str) -> None:
+    # A client that hears of no controller asks again after minutes only.
+    eventually(
+        lambda: bool(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).brokers),
+        what="a controller",
+    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+
+
+def publish(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(count):
+        producer.produce(topic, b"%d" % number, partition=0)
+    assert producer.flush(30) == 0
+
+
+def all_of(bootstrap: str, topic: str) -> list[bytes]:
+    """The values that the topic has."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "all", "enable.auto.commit": False})
+    try:
+        end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1]
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return [message.value() or b"" for message in consumer.consume(end, 20)]
+    finally:
+        consumer.close()

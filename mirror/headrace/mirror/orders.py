@@ -4,6 +4,7 @@
     <source>/limit           what this broker may fetch of the source a second, whatever its configuration says
     <source>/topics          which of the topics that are configured are copied
     <target topic>/promoted  what it was a copy of when it was promoted: no order, but what `restore` has to know
+    <topic>/merged           whose messages are brought into it, in a cluster that keeps no such mark at topics: no order, either
 
 The last record of a key counts, so they hold until another one comes, restarts included.
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
-PAUSE, LIMIT, TOPICS, PROMOTED = "pause", "limit", "topics", "promoted"
+PAUSE, LIMIT, TOPICS, PROMOTED, MERGED = "pause", "limit", "topics", "promoted", "merged"
 SEPARATOR = "/"
 
 
@@ -70,6 +72,19 @@ def decode_topics(value: bytes) -> re.Pattern[str] | None:
 def chooses(pattern: re.Pattern[str] | None, topic: str) -> bool:
     """Whether a topic of the source is copied, as far as the order goes."""
     return pattern is None or pattern.fullmatch(topic) is not None
+
+
+def encode_merged(clusters: Collection[str]) -> bytes:
+    """The ids of clusters."""
+    return json.dumps({"clusters": sorted(clusters)}).encode()
+
+
+def decode_merged(value: bytes) -> frozenset[str]:
+    """Raises ValueError for what names no clusters."""
+    try:
+        return frozenset(map(str, json.loads(value)["clusters"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no ids of clusters: {value[:200]!r}") from error
 
 
 class Promoted(NamedTuple):

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from headrace.broker.wire.batches import Record
 from headrace.mirror import orders, state
-from headrace.mirror.orders import LIMIT, PAUSE, PROMOTED, TOPICS, Promoted
+from headrace.mirror.orders import LIMIT, MERGED, PAUSE, PROMOTED, TOPICS, Promoted
 from headrace.mirror.own_topics import WRITTEN_PARTITION
 from headrace.mirror.state import (
     LEADER,
@@ -49,6 +49,7 @@ class _Copy:
     is_paused: bool = False
     limit: int | None = None
     topics: re.Pattern[str] | None = None
+    merged: frozenset[str] = frozenset()
 
 
 class States:
@@ -98,6 +99,8 @@ class States:
                 copy.topics = orders.decode_topics(value)
             case x if x == PROMOTED:
                 copy.promoted = orders.decode_promoted(value)
+            case x if x == MERGED:
+                copy.merged = orders.decode_merged(value)
             case unknown:
                 raise ValueError(f"{unknown!r} is nothing that this version knows")
 
@@ -181,6 +184,11 @@ class States:
         """What this topic was a copy of when it was promoted last."""
         copy = self._copies.get(topic.encode())
         return None if copy is None else copy.promoted
+
+    def merged_of(self, topic: str) -> frozenset[str]:
+        """The clusters whose messages are brought into the topic, where it keeps no mark of that itself."""
+        copy = self._copies.get(topic.encode())
+        return frozenset() if copy is None else copy.merged
 
     def is_paused(self, topic: str) -> bool:
         """Whether the copy of this name was told to pause."""

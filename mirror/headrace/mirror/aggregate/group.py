@@ -14,6 +14,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk.client import ZooKeeperError
 from headrace.mirror.aggregate.cluster import Cluster
 from headrace.mirror.aggregate.held import Held
+from headrace.mirror.aggregate.merged_notes import SourceNotes
 from headrace.mirror.aggregate.ownership import Claim, Ownership, Release
 from headrace.mirror.aggregate.puller import Puller, write_position
 from headrace.mirror.aggregate.registry import Registry
@@ -66,12 +67,13 @@ class Group:
         self._session = session
         self._registered = 0
         self._news = asyncio.Event()
+        self._notes = SourceNotes(source)
 
     async def follow(self) -> None:
         """Keep up with the source's metadata."""
         while True:
             self._obey()
-            if await self.source.refresh() and await self._has_topics():
+            if await self.source.refresh() and await self._notes.look() and await self._has_topics():
                 self._place()
             await self.source.wait_until_due()
 

@@ -101,6 +101,7 @@ class SharedNotes:
                             logger.warning("record is passed over", topic=STATES, reason=error)
                 self._next_offset = header.next_offset
             if self._next_offset == before:
+                self._cluster.merged_of = self._states.merged_of
                 return
 
     async def _write(self, client: ClusterClient) -> None:

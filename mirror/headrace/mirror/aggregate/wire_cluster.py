@@ -1,7 +1,7 @@
 """A cluster of any engine that a member in a process of its own brings sources into: all by requests, as clients ask.
 
 `headrace` keeps whose messages a topic has as one of the topic's configurations; Apache Kafka refuses configurations that it
-does not know, so nothing is kept there. One request is under way at a time, whoever asks.
+does not know, so that is written to `headrace.mirror` there. One request is under way at a time, whoever asks.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k19_create_topics, k37_create_partitions
 from headrace.broker.wire.client.view import NO_LEADER, Address
-from headrace.mirror import lineage
+from headrace.mirror import lineage, orders
 from headrace.mirror.aggregate.cluster import Outcome
 from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.source import CONFIG_MAX_AGE_MS
 
 Answer = TypeVar("Answer")
@@ -56,6 +57,8 @@ class WireCluster:
         self._lock = asyncio.Lock()
         self._due = asyncio.Event()
         self._configs: dict[str, tuple[int, dict[str, str]]] = {}
+        self.merged_of: Callable[[str], frozenset[str]] | None = None
+        """What is written in `headrace.mirror` of that; None before that is read."""
 
     async def connect(self) -> None:
         """Know the cluster; raises FAILURES and KafkaErrors."""
@@ -113,6 +116,9 @@ class WireCluster:
         return sum(name == topic for name, _ in self._client.leaders) or None
 
     def configs_of(self, topic: str) -> Mapping[str, str]:
+        if not self.keeps_marks:
+            merged = self._noted(topic)
+            return {MERGED_CLUSTERS: ",".join(sorted(merged))} if merged else {}
         found = self._configs.get(topic)
         return {} if found is None else found[1]
 
@@ -150,6 +156,10 @@ class WireCluster:
             "configs": [{"name": key, "value": value} for key, value in kept.items()],
         }
         message = {"topics": [new], "timeout_ms": TIMEOUT_MS // 2, "validate_only": False}
+        merged = lineage.merged_of(configs)
+        if merged and not self.keeps_marks:
+            # Before the topic, so that it never has messages without.
+            await self._note(topic, merged | self._noted(topic))
         answer = await self.with_client(
             lambda client: client.ask(_controller(client), k19_create_topics.API, CREATE_VERSION, message)
         )
@@ -171,6 +181,7 @@ class WireCluster:
 
     async def mark(self, topic: str, configs: Mapping[str, str]) -> None:
         if not self.keeps_marks:
+            await self._note(topic, lineage.merged_of(lineage.with_merged(self.configs_of(topic), configs)))
             return
 
         async def change(client: ClusterClient) -> None:
@@ -179,6 +190,17 @@ class WireCluster:
 
         await self.with_client(change)
         self._configs.pop(topic, None)
+
+    def _noted(self, topic: str) -> frozenset[str]:
+        return frozenset() if self.merged_of is None else self.merged_of(topic)
+
+    async def _note(self, topic: str, merged: Collection[str]) -> None:
+        if self.merged_of is None:
+            raise error_of(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{STATES} is not read yet")
+        key, value = orders.key_of(topic, orders.MERGED), orders.encode_merged(merged)
+        code = await self.with_client(lambda client: client.publish(STATES, WRITTEN_PARTITION, key, value))
+        if code:
+            raise error_of(code, f"{STATES} does not take whose messages are brought into {topic}")
 
 
 def _controller(client: ClusterClient) -> int:
