@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from headrace.audit.book import Book
+from headrace.audit.garbage import collect_seldom
 from headrace.audit.latency import SourcePartition
 from headrace.audit.ledger import Ledger
 from headrace.audit.reconcile import reconcile
@@ -181,6 +182,7 @@ class World:
 
 def main() -> None:
     """Print what the rounds of the steady state took, and the memory at the end."""
+    collect_seldom()
     world = World()
     seconds: list[float] = []
     rounds = WARM_UP_MS // ROUND_MS + MEASURED_ROUNDS

@@ -21,6 +21,7 @@ from headrace.audit.acceptances import open_verdict
 from headrace.audit.archive import Archive
 from headrace.audit.book import Book
 from headrace.audit.choice import Choice, chosen
+from headrace.audit.garbage import collect_seldom
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
 from headrace.audit.metrics import AuditMetrics
@@ -203,6 +204,7 @@ def open_auditor(
 ) -> Auditor:
     """The auditor of a warehouse that is there, with the ledger of a folder if one is named."""
     try:
+        collect_seldom()
         return Auditor(bootstrap, warehouse, properties, directory, round(late_after_seconds * 1000))
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error

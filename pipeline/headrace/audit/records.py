@@ -96,6 +96,11 @@ CountRecord = Counted | Barrier | Standstill
 
 def encode(record: CountRecord) -> bytes:
     """Return a count record as compact JSON."""
+    return json.dumps(as_fields(record), separators=(",", ":")).encode()
+
+
+def as_fields(record: CountRecord) -> dict[str, Any]:
+    """Return a count record as JSON types."""
     fields: dict[str, Any] = {"tier": record.tier, "datacenter": record.datacenter}
     if isinstance(record, Barrier):
         fields |= {
@@ -107,7 +112,7 @@ def encode(record: CountRecord) -> bytes:
         }
         if record.modes:
             fields["modes"] = dict(sorted(record.modes.items()))
-        return json.dumps(fields, separators=(",", ":")).encode()
+        return fields
     fields |= {
         "topic": record.partition.topic,
         "partition": record.partition.partition,
@@ -135,12 +140,16 @@ def encode(record: CountRecord) -> bytes:
             "removed": record.removed,
             "compacted": record.is_compacted,
         }
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return fields
 
 
 def decode(value: bytes | None) -> CountRecord:
     """Return the count record of a message's value."""
-    fields = _object(value)
+    return from_fields(_object(value))
+
+
+def from_fields(fields: Mapping[str, Any]) -> CountRecord:
+    """Undo `as_fields`; raises ValueError for what is no count record."""
     try:
         tier = cast(CounterTier, fields["tier"])
         datacenter = str(fields["datacenter"])

@@ -21,6 +21,7 @@ from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.facts import as_fields, from_fields
+from headrace.audit.garbage import nothing_collected
 from headrace.audit.histogram import Histogram
 from headrace.audit.latency import Latencies, SourcePartition, Spans
 from headrace.audit.ledger import Ledger
@@ -32,9 +33,9 @@ from headrace.audit.records import Barrier
 from headrace.audit.windows import EMPTY, Depth, ProducerName, Stream, depth_from_json
 from headrace.broker.wire.partitions import TopicPartition
 
-VERSION: Final = 5
-READABLE: Final = (4, VERSION)
-"""Version 4 knew nothing settled: all of it is open at first."""
+VERSION: Final = 6
+READABLE: Final = (4, 5, VERSION)
+"""Version 4 knew nothing settled: all of it is open at first. Up to version 5 records were texts."""
 FILE: Final = "ledger.json"
 
 
@@ -42,8 +43,12 @@ def save(ledger: Ledger, directory: Path) -> None:
     """Replace the ledger of a folder, which is made when missing."""
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f"{FILE}.{os.getpid()}.new"
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(as_json(ledger), file, separators=(",", ":"))
+    with nothing_collected(), temporary.open("w", encoding="utf-8") as file:
+        for number, (name, value) in enumerate(as_json(ledger).items()):
+            # At once each: what `json.dump` writes in pieces it also makes in pieces, in Python.
+            file.write(f'{"," if number else "{"}"{name}":')
+            file.write(json.dumps(value, separators=(",", ":")))
+        file.write("}")
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(directory / FILE)
@@ -55,9 +60,10 @@ def load(directory: Path | None, late_after_ms: int) -> Ledger:
         return Ledger(late_after_ms)
     ledger = Ledger(late_after_ms)
     try:
-        fields = json.loads((directory / FILE).read_text(encoding="utf-8"))
-        if fields["version"] in READABLE and fields["late_after_ms"] == late_after_ms:
-            ledger = from_json(fields)
+        with nothing_collected():
+            fields = json.loads((directory / FILE).read_text(encoding="utf-8"))
+            if fields["version"] in READABLE and fields["late_after_ms"] == late_after_ms:
+                ledger = from_json(fields)
     except (OSError, ValueError, KeyError, TypeError):
         pass
     ledger.promised = promises.load(directory)
@@ -87,7 +93,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
             [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.copies.unjudged.items()
         ],
         "accounts": [[*stream, _accounts(value)] for stream, value in ledger.accounts.items()],
-        "barriers": [records.encode(item).decode() for item in ledger.barriers],
+        "barriers": [records.as_fields(item) for item in ledger.barriers],
         "passed": [[*key, list(value.items())] for key, value in ledger.passed.items()],
         "whole_at": _pairs(ledger.reach.whole_at),
         "standstills": [[*_counter(key), value] for key, value in ledger.standstills.items()],
@@ -118,7 +124,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         ],
         "producers": ledger.producers,
         "unaccounted": _pairs(ledger.unaccounted),
-        "unheard": [records.encode(item).decode() for item in ledger.unheard],
+        "unheard": [records.as_fields(item) for item in ledger.unheard],
         "heard_until": ledger.heard_until,
         "overdue": [[*stream, value.as_json()] for stream, value in ledger.overdue.items()],
         "problems": [[sentence, *period] for sentence, period in ledger.problems.items()],
@@ -213,12 +219,12 @@ def _to_counter(key: list[Any]) -> Counter:
     return Counter(tier, SourcePartition(*place))
 
 
-def _record(text: str) -> records.CountRecord:
-    return records.decode(text.encode())
+def _record(item: Any) -> records.CountRecord:
+    return records.decode(item.encode()) if isinstance(item, str) else records.from_fields(item)
 
 
 def _coverage(item: Coverage) -> list[Any]:
-    held = [records.encode(link).decode() for link in item.held]
+    held = [records.as_fields(link) for link in item.held]
     holes = [list(hole) for hole in item.passed]
     return [item.origin, item.base, holes, held, item.folded_ms, item.folded_window]
 
@@ -229,8 +235,8 @@ def _to_coverage(fields: Any) -> Coverage:
     item = Coverage(origin, base, position=base, passed=holes)
     if folded:
         item.folded_ms, item.folded_window = folded
-    for text in held:
-        link = _record(text)
+    for known in held:
+        link = _record(known)
         assert not isinstance(link, Barrier)
         item.add(link)
     return item
