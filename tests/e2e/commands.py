@@ -22,11 +22,11 @@ class Done:
     stderr: str
 
 
-def headrace(*arguments: str) -> Done:
+def headrace(*arguments: str, stdin: str = "") -> Done:
     """Run it; what no command expects is raised."""
     listening = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        result = CliRunner().invoke(main, arguments)
+        result = CliRunner().invoke(main, arguments, input=stdin)
     finally:
         for number, handler in listening.items():
             signal.signal(number, handler)

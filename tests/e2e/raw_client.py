@@ -32,8 +32,10 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 class RawClient:
     """Speaks frames over a blocking socket."""
 
-    def __init__(self, cluster: DevCluster) -> None:
-        self.socket = socket.create_connection(cluster.addresses[0], timeout=20)
+    def __init__(self, cluster: DevCluster | tuple[str, int]) -> None:
+        """To the first broker of a cluster, or to an address."""
+        address = cluster if isinstance(cluster, tuple) else cluster.addresses[0]
+        self.socket = socket.create_connection(address, timeout=20)
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)

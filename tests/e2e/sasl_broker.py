@@ -46,6 +46,7 @@ class SaslBroker:
         ours = authority()
         stores = pem_settings(home / "certificates", signed(ours, "broker"), [ours.certificate])
         self.authority_file = home / "certificates" / "trust.pem"
+        self.metrics_address = f"127.0.0.1:{free_port()}"
         self.process = BrokerProcess(
             home / "broker",
             broker_id=1,
@@ -62,6 +63,7 @@ class SaslBroker:
             "sasl.oauthbearer.jwks.endpoint.url": f"file://{self.issuer.file}",
             "sasl.oauthbearer.expected.audience": "kafka",
             "delegation.token.secret.key": TOKEN_SECRET,
+            "headrace.metrics.listener": self.metrics_address,
         }
         modules = {
             "PLAIN": f'{PLAIN_MODULE} required user_{USER}="{PASSWORD}";',
@@ -73,6 +75,9 @@ class SaslBroker:
             for mechanism, module in modules.items():
                 found[f"listener.name.{name.lower()}.{mechanism.lower()}.sasl.jaas.config"] = module
         return found
+
+    def address(self, listener: str) -> tuple[str, int]:
+        return "127.0.0.1", self.ports[listener]
 
     def bootstrap(self, listener: str) -> str:
         return f"127.0.0.1:{self.ports[listener]}"

@@ -27,6 +27,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "producer",
         "List and describe transactions, find those that hang and abort them.",
     ),
+    "users": (
+        "headrace.cli.users:users",
+        "producer",
+        "List users that log in by SCRAM, add and remove them and change their passwords.",
+    ),
     "registry": ("headrace.registry.command:registry", "registry", "Run the schema registry."),
     "replay": (
         "headrace.producer.replay:replay",

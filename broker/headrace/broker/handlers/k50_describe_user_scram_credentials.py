@@ -39,7 +39,7 @@ async def _answer(broker: Services, users: Sequence[str]) -> Answer:
     else:
         stored = await broker.credentials.stored(None)
         results = [_described(user, found) for user, found in sorted(stored.items()) if found]
-    return {"error_code": 0, "error_message": None, "results": results}
+    return {"error_code": 0, "error_message": "", "results": results}
 
 
 def _asked(user: str, count: int, stored: Mapping[str, Mapping[str, str]]) -> Answer:
@@ -64,7 +64,7 @@ def _described(user: str, found: Mapping[str, str]) -> Answer:
         ]
     except ValueError as error:
         return _refused(user, ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
-    return {"user": user, "error_code": 0, "error_message": None, "credential_infos": infos}
+    return {"user": user, "error_code": 0, "error_message": "", "credential_infos": infos}
 
 
 def _refused(user: str, code: ErrorCode, message: str) -> Answer:

@@ -113,5 +113,5 @@ def _result(user: str, error: KafkaError | None) -> Answer:
     return {
         "user": user,
         "error_code": ErrorCode.NONE if error is None else error.code,
-        "error_message": None if error is None else str(error),
+        "error_message": "" if error is None else str(error),
     }

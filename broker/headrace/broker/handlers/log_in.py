@@ -219,7 +219,7 @@ class LogIn:
         step = self._exchanged(broker, client, bytes(message), refusal)
         answer = {
             "error_code": ErrorCode.NONE,
-            "error_message": None,
+            "error_message": "",
             "auth_bytes": step.answer,
             "session_lifetime_ms": self._found(broker, client, step.found),
         }
