@@ -57,7 +57,7 @@ class FrameError(ValueError):
 
 
 class FrameDecoder:
-    """Cuts a stream of bytes into frames of at most `size_max` bytes."""
+    """Cuts a stream of bytes into frames of at most `size_max` bytes; where these are small, so is the buffer."""
 
     __slots__ = ("_buffer", "_end", "_start", "_view", "_wanted", "size_max")
 
@@ -92,7 +92,7 @@ class FrameDecoder:
         """
         capacity = len(self._buffer)
         pending = self._end - self._start
-        if self._end == capacity < _BUFFER_SIZE_BUSY:
+        if self._end == capacity < _BUFFER_SIZE_BUSY and self.size_max > _BUFFER_SIZE:
             self._move_to(capacity * 2, pending)
         elif not pending:
             if capacity > _BUFFER_SIZE_KEPT:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from hashlib import sha256
+
 import pytest
 
-from headrace.broker.auth.sasl.credentials import ITERATIONS_MIN, ScramCredential, credential_for
+from headrace.broker.auth.sasl.credentials import (
+    ITERATIONS_MIN,
+    ScramCredential,
+    client_key,
+    credential_for,
+    keyed,
+    salted_password,
+)
 from headrace.broker.auth.sasl.exchange import SCRAM_SHA_256, SCRAM_SHA_512, Authenticated, RefusedError
 from headrace.broker.auth.sasl.scram import CLIENT_ITERATIONS_MAX, Known, ScramClient, ScramServer
 
@@ -81,12 +91,27 @@ def test_a_delegation_token_is_looked_up_among_tokens_only() -> None:
     ],
 )
 def test_a_final_message_that_proves_nothing_is_refused(message: bytes) -> None:
-    """Also CVE-2024-56128: the nonce has to be the one that the server sent, whole."""
     there = server()
     there.step(CLIENT_FIRST, 0)
     with pytest.raises(RefusedError) as refused:
         there.step(message, 0)
     assert refused.value.told is None
+
+
+@pytest.mark.parametrize(
+    "nonce", [SERVER_NONCE, CLIENT_NONCE, "k0", f"{CLIENT_NONCE}{SERVER_NONCE}x", f"{CLIENT_NONCE}x"]
+)
+def test_a_nonce_has_to_be_the_servers_whole_one_even_where_the_proof_is_right(nonce: str) -> None:
+    """CVE-2024-56128: who knows the password makes a proof for any nonce, of an exchange before, too."""
+    there = server()
+    there.step(CLIENT_FIRST, 0)
+    without_proof = f"c=biws,r={nonce}"
+    signed = f"{CLIENT_FIRST[3:].decode()},{SERVER_FIRST.decode()},{without_proof}".encode()
+    key = client_key(SCRAM_SHA_256, salted_password(SCRAM_SHA_256, "pencil", SALT, 4096))
+    signature = keyed(SCRAM_SHA_256, sha256(key).digest(), signed)
+    proof = b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    with pytest.raises(RefusedError, match="nonce"):
+        there.step(f"{without_proof},p={proof}".encode(), 0)
 
 
 @pytest.mark.parametrize(
