@@ -20,6 +20,7 @@ OPEN = {
     "headrace_catalog_properties": CATALOG,
     "headrace_warehouse": CATALOG,
     "load_environment": CATALOG,
+    "mirror_member_properties": "put it into mirror_member_secret, in a file that ansible-vault encrypts",
     "zookeeper_java_options": ZOOKEEPER,
     "zookeeper_properties": ZOOKEEPER,
 }
