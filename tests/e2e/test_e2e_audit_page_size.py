@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 import requests
-import uvicorn
 from browser import Browser, chromium
 from processes import eventually
 
@@ -100,10 +99,7 @@ def served(view: View) -> Iterator[tuple[str, Board]]:
     async def serve() -> None:
         boards.append(Board())
         boards[0].view = view
-        config = uvicorn.Config(
-            build_app(boards[0]), log_level="warning", lifespan="off", timeout_graceful_shutdown=5
-        )
-        servers.append(Server(config))
+        servers.append(Server(build_app(boards[0]), shutdown_seconds=5))
         is_up.set()
         await servers[0].serve(sockets=[listener])
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Final
 
 import click
-import uvicorn
 
 from headrace.audit.acceptance_log import AcceptanceLog, NotKeptError
 from headrace.audit.acceptances import to_accept, to_reopen
@@ -31,6 +30,7 @@ from headrace.audit.period import END_MS, Period
 from headrace.audit.report import as_json
 from headrace.broker.moment import now_ms
 from headrace.broker.structured_log import configure, get_logger
+from headrace.registry.entrance import Entrance, entrance_options
 from headrace.registry.listening import ListenAddress, Server, listen
 
 LOOK_S: Final = 1.0
@@ -69,6 +69,7 @@ logger = get_logger(__name__)
     help="With --allow-accept: the page's scheme, name and port behind a proxy, such as https://audit.example; may be given "
     "several times.",
 )
+@entrance_options
 def serve(
     opened: OpenAuditor,
     silent_after_seconds: float,
@@ -76,6 +77,7 @@ def serve(
     interval: float,
     allow_accept: bool,
     origins: tuple[str, ...],
+    entrance: Entrance,
 ) -> None:
     """Serve the audit of the last 24 hours as a page that follows what happens.
 
@@ -88,7 +90,7 @@ def serve(
     if origins and not allow_accept:
         raise click.UsageError("--origin is for --allow-accept: name both, or neither.")
     work = Work(opened, silent_after_seconds, interval)
-    asyncio.run(_serve(listen_at, work, Accepting(work.say, origins) if allow_accept else None))
+    asyncio.run(_serve(listen_at, work, Accepting(work.say, origins) if allow_accept else None, entrance))
 
 
 class Work:
@@ -165,17 +167,13 @@ class Work:
         )
 
 
-async def _serve(listen_at: tuple[str, int], work: Work, accepting: Accepting | None) -> None:
+async def _serve(
+    listen_at: tuple[str, int], work: Work, accepting: Accepting | None, entrance: Entrance
+) -> None:
     listener = listen(listen_at)
     board = Board()
-    config = uvicorn.Config(
-        build_app(board, accepting),
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=5,
-    )
-    server = Server(config)
+    app = entrance.guarded(build_app(board, accepting), open_paths=["/live"])
+    server = Server(app, entrance, shutdown_seconds=5)
 
     def stop() -> None:
         board.end()
@@ -185,7 +183,7 @@ async def _serve(listen_at: tuple[str, int], work: Work, accepting: Accepting | 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop)
     host, port = listener.getsockname()[:2]
-    click.echo(f"serving http://{f'[{host}]' if ':' in host else host}:{port}/")
+    click.echo(f"serving {entrance.scheme}://{f'[{host}]' if ':' in host else host}:{port}/")
     sys.stdout.flush()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(asyncio.to_thread(work.run, board))

@@ -33,6 +33,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "List users that log in by SCRAM, add and remove them and change their passwords.",
     ),
     "registry": ("headrace.registry.command:registry", "registry", "Run the schema registry."),
+    "hash-password": (
+        "headrace.registry.passwords:hash_password",
+        "registry",
+        "Make a line of the file that says who may ask a registry or see the audit.",
+    ),
     "replay": (
         "headrace.producer.replay:replay",
         "producer",

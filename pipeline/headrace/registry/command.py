@@ -7,13 +7,14 @@ import signal
 import sys
 
 import click
-import uvicorn
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.bootstrap_option import bootstrap_option
 from headrace.broker.structured_log import configure, get_logger
 from headrace.registry.app import build_app
+from headrace.registry.entrance import Entrance, entrance_options
 from headrace.registry.listening import ListenAddress, Server, listen
+from headrace.registry.pages import PATHS
 from headrace.registry.service import Registry
 
 logger = get_logger(__name__)
@@ -48,8 +49,14 @@ logger = get_logger(__name__)
     metavar="TOPIC,...",
     help="Mirrored topics to serve too, read-only: subjects of dc-east._schemas are named dc-east.SUBJECT.",
 )
+@entrance_options
 def registry(
-    bootstrap: Bootstrap, listen_at: tuple[str, int], topic: str, replication_factor: int, replay_topics: str
+    bootstrap: Bootstrap,
+    listen_at: tuple[str, int],
+    topic: str,
+    replication_factor: int,
+    replay_topics: str,
+    entrance: Entrance,
 ) -> None:
     """Serve Confluent's schema registry API over a compacted topic.
 
@@ -57,7 +64,7 @@ def registry(
     --replay-topics ids belong to their datacenter: ?subject=dc-east.SUBJECT at /schemas/ids/ID says whose is meant.
 
     Prints `ready HOST:PORT` on standard output once the topic has been replayed; until then, and while no
-    broker is up, requests are answered with status 503.
+    broker is up, requests are answered with status 503. /metrics and the probes /live and /ready need no user.
     """
     if replication_factor == 0:
         raise click.UsageError(
@@ -70,7 +77,7 @@ def registry(
                 f"--replay-topics: {name} must be a prefix, such as dc-east., followed by {topic}."
             )
     configure()
-    asyncio.run(_serve(bootstrap, listen_at, topic, replication_factor, replays))
+    asyncio.run(_serve(bootstrap, listen_at, topic, replication_factor, replays, entrance))
 
 
 async def _serve(
@@ -79,13 +86,14 @@ async def _serve(
     topic: str,
     replication_factor: int,
     replay_topics: tuple[str, ...],
+    entrance: Entrance,
 ) -> None:
     listener = listen(listen_at)
     address = f"{listen_at[0]}:{listener.getsockname()[1]}"
     service = Registry(
         bootstrap=bootstrap, topic=topic, replication_factor=replication_factor, replay_topics=replay_topics
     )
-    server = Server(uvicorn.Config(build_app(service), log_level="warning", access_log=False, lifespan="off"))
+    server = Server(entrance.guarded(build_app(service), open_paths=PATHS), entrance)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop)
     logger.info("listening", address=address)

@@ -11,6 +11,14 @@ from contextlib import contextmanager
 
 import click
 import uvicorn
+from starlette.types import ASGIApp
+
+from headrace.broker.structured_log import get_logger
+from headrace.registry.entrance import OPEN, Entrance
+
+logger = get_logger(__name__)
+LOOK_TICKS = 50
+"""Of uvicorn: five seconds."""
 
 
 class ListenAddress(click.ParamType[tuple[str, int]]):
@@ -39,7 +47,45 @@ def listen(address: tuple[str, int]) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server without its signal handling, which ends the process by the signal instead of with exit 0."""
+    """uvicorn's server of an application behind an entrance, which looks for a renewed certificate now and then.
+
+    Without its signal handling, which ends the process by the signal instead of with exit 0.
+    """
+
+    def __init__(
+        self, app: ASGIApp, entrance: Entrance = OPEN, *, shutdown_seconds: int | None = None
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=shutdown_seconds,
+        )
+        config.load()
+        config.ssl = entrance.context()
+        super().__init__(config)
+        self._entrance = entrance
+        self._stamp = entrance.stamp()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second."""
+        if counter % LOOK_TICKS == 0:
+            self._look_at_certificate()
+        return await super().on_tick(counter)
+
+    def _look_at_certificate(self) -> None:
+        stamp = self._entrance.stamp()
+        if stamp == self._stamp or self.config.ssl is None:
+            return
+        try:
+            self._entrance.context()
+            self.config.ssl.load_cert_chain(self._entrance.certificate or "", self._entrance.key)
+        except click.ClickException as error:
+            logger.warning("a changed certificate is not served", reason=error.message)
+        else:
+            logger.info("a renewed certificate is served")
+        self._stamp = stamp
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import requests
-import uvicorn
 
 from headrace.audit import live_app
 from headrace.audit.ledger import Ledger
@@ -191,11 +190,8 @@ def served(work: Callable[[Board], None], accepting: Accepting | None = None) ->
 
     async def serve() -> None:
         board = Board()
-        config = uvicorn.Config(
-            build_app(board, accepting), log_level="warning", lifespan="off", timeout_graceful_shutdown=5
-        )
         boards.append(board)
-        servers.append(Server(config))
+        servers.append(Server(build_app(board, accepting), shutdown_seconds=5))
         worker = threading.Thread(target=work, args=(board,))
         worker.start()
         is_up.set()

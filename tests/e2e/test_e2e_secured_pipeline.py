@@ -1,0 +1,164 @@
+"""A pipeline whose brokers want passwords over TLS and whose registry wants users over HTTPS: publish, count, load, audit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from processes import ForegroundProcess
+from psutil import Process
+from secured_cluster import CANARY, SecuredCluster, headrace, properties_text
+from tls_kit import signed
+from zookeeper_process import ZooKeeperProcess
+
+REGISTRY_PASSWORD = f"{CANARY}-of-registry"
+
+
+class Pipeline:
+    """One secured cluster with its registry; `file` is the properties file of a client of both."""
+
+    def __init__(self, home: Path, zookeeper: str) -> None:
+        self.home = home
+        self.cluster = SecuredCluster(
+            home, zookeeper, protocol="SASL_SSL", set={"auto.create.topics.enable": "true"}
+        )
+        self.log = home / "registry.log"
+        self.registry = ForegroundProcess(self._registry(), self.log)
+        self.url = f"https://{self.registry.ready[1]}"
+        self.file = home / "pipeline.properties"
+        trust = self.cluster.client_settings()
+        registry = {
+            f"schema.registry.{key}": value
+            for key, value in trust.items()
+            if key.startswith("ssl.truststore.")
+        }
+        registry["schema.registry.basic.auth.user.info"] = f"app:{REGISTRY_PASSWORD}"
+        self.file.write_text(properties_text({**trust, **registry}))
+
+    def _registry(self) -> list[str]:
+        identity = signed(self.cluster.authority, "CN=registry")
+        certificate, users = self.home / "registry.pem", self.home / "users"
+        certificate.write_text(identity.key_pem() + identity.chain_pem())
+        line = headrace("hash-password", "app", "--stdin", text=f"{REGISTRY_PASSWORD}\n")
+        users.write_text(line.stdout)
+        return [
+            "headrace.registry.command",
+            *self.cluster.options,
+            "--listen",
+            "127.0.0.1:0",
+            "--tls-certificate",
+            str(certificate),
+            "--users",
+            str(users),
+        ]
+
+    @property
+    def options(self) -> list[str]:
+        return ["--bootstrap", self.cluster.bootstrap, "--command-config", str(self.file)]
+
+    def end(self) -> None:
+        self.registry.end()
+        self.cluster.end()
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperProcess) -> Iterator[Pipeline]:
+    home = tmp_path_factory.mktemp("secured")
+    found = Pipeline(home, zookeeper.under_chroot(home))
+    yield found
+    found.end()
+
+
+EVENTS = 200
+PUBLISH = """
+import json, sys
+from headrace.producer import Producer
+
+schema = json.dumps({"type": "record", "name": "Event", "fields": [
+    {"name": "header", "type": json.loads(sys.argv[4])}, {"name": "number", "type": "long"}]})
+with Producer(bootstrap=sys.argv[1], registry_url=sys.argv[2], security=sys.argv[3], schemas={"numbers": schema},
+              server="host", service="tests", datacenter="dc-east", spool="") as producer:
+    for number in range(int(sys.argv[5])):
+        producer.send("numbers", {"number": number})
+counts = producer.counts()["numbers"]
+assert (counts.acknowledged, counts.failed, counts.unknown) == (int(sys.argv[5]), 0, 0), counts
+assert producer.monitoring_failures == 0
+"""
+
+
+def header_schema() -> str:
+    from headrace.events.avro_schemas import schema_text
+
+    fields = json.loads(schema_text("page_view"))["fields"]
+    return json.dumps(next(each["type"] for each in fields if each["name"] == "header"))
+
+
+def test_events_are_published_and_read_with_the_registrys_schemas(pipeline: Pipeline) -> None:
+    arguments = [pipeline.cluster.bootstrap, pipeline.url, str(pipeline.file), header_schema(), str(EVENTS)]
+    done = subprocess.run(
+        [sys.executable, "-c", PUBLISH, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert CANARY not in done.stdout + done.stderr
+    read = headrace(
+        "consume", "numbers", "--registry", pipeline.url, *pipeline.options, "--json", "--max", str(EVENTS)
+    )
+    assert read.returncode == 0, read.stderr
+    values = [json.loads(line)["value"]["number"] for line in read.stdout.splitlines()]
+    assert sorted(values) == list(range(EVENTS))
+
+
+def test_a_counter_counts_what_was_published(pipeline: Pipeline) -> None:
+    arguments = ["--datacenter", "dc-east", "--tier", "live", "--topics", "numbers", "--once"]
+    done = headrace("audit", "count", *pipeline.options, *arguments)
+    assert done.returncode == 0, done.stderr
+    counts = headrace("consume", "headrace.counts", *pipeline.options, "--json", "--max", "1")
+    assert counts.returncode == 0, counts.stderr
+    assert CANARY not in done.stderr + counts.stderr
+
+
+@pytest.mark.long
+def test_a_load_brings_it_into_a_table(pipeline: Pipeline, tmp_path: Path) -> None:
+    warehouse = str(tmp_path / "warehouse")
+    loaded = headrace(
+        "load", "--once", "--registry", pipeline.url, "--topics", "numbers", "--warehouse", warehouse, "--json",
+        *pipeline.options, timeout_s=120,
+    )  # fmt: skip
+    assert loaded.returncode == 0, loaded.stderr
+    assert json.loads(loaded.stdout)["rows"] == EVENTS
+    asked = headrace("load", "resume", "numbers", "--warehouse", warehouse, "--json", *pipeline.options)
+    assert asked.returncode == 0, asked.stderr
+    assert CANARY not in loaded.stderr + asked.stderr
+
+
+def test_a_registry_that_does_not_know_the_user_is_one_sentence(pipeline: Pipeline) -> None:
+    wrong = pipeline.home / "wrong.properties"
+    text = pipeline.file.read_text().replace(f"app:{REGISTRY_PASSWORD}", f"app:{CANARY}-wrong")
+    wrong.write_text(text)
+    done = headrace(
+        "consume",
+        "numbers",
+        "--registry",
+        pipeline.url,
+        "--bootstrap",
+        pipeline.cluster.bootstrap,
+        "--command-config",
+        str(wrong),
+        "--max",
+        "1",
+    )
+    assert done.returncode == 1
+    assert "401" in done.stderr.splitlines()[-1]
+    assert CANARY not in done.stderr
+
+
+def test_no_secret_shows_in_logs_or_in_a_list_of_processes(pipeline: Pipeline) -> None:
+    broker = pipeline.cluster.brokers[1]
+    for log in (pipeline.log, broker.log):
+        assert CANARY not in log.read_text()
+    for process in (pipeline.registry.process, broker.process):
+        assert CANARY not in " ".join(Process(process.pid).cmdline())
