@@ -102,3 +102,19 @@ def test_keys_and_certificates_change_for_single_listeners_of_single_brokers() -
         check({"ssl.keystore.location": "/x"})
     with pytest.raises(InvalidRequestError, match="at a start only"):
         check({"listener.name.outside.ssl.client.auth": "none"})
+
+
+def test_what_clients_set_is_taken_as_it_stands() -> None:
+    """CVE-2024-31141: whoever may set a configuration reads no file of the host by it, provider or not."""
+    variable = "${file:/etc/passwd:root}"
+    static, _ = BrokerConfig.from_properties(
+        {
+            "config.providers": "file",
+            "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        }
+    )
+    own = {"broker.rack": variable, "config.providers": "file"}
+    assert with_levels(static, {}, own).network.broker_rack == variable
+    assert merged({}, own)["broker.rack"] == variable
+    with pytest.raises(InvalidRequestError, match=r"config\.providers"):
+        check({"config.providers": "file"})
