@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -127,3 +128,40 @@ def leads_again(east: Cluster, offline: Cluster) -> None:
     east.publish("orders", 400)
     copied(east, offline, "orders")
     assert [cluster.records("headrace.findings") for cluster in (east, offline)] == [[], []]
+
+
+@pytest.mark.long
+def test_a_source_that_answers_as_another_cluster_is_not_copied_from(
+    tmp_path: Path, zookeeper: ZooKeeperProcess
+) -> None:
+    east, west = (Cluster(tmp_path / name, zookeeper, 1) for name in ("east", "west"))
+    offline = Cluster(tmp_path / "offline", zookeeper, 1)
+    try:
+        for cluster, count in ((east, 100), (west, 40)):
+            cluster.create("orders", 1)
+            cluster.publish("orders", count, 0)
+        west.create("new", 1)
+        offline.mirror({"dc-east": east})
+        copied(east, offline, "orders")
+        offline.mirror({"dc-east": west})
+
+        def is_refused() -> bool:
+            sources = json.loads(told_status(offline))["sources"]
+            return [row["state"] for row in sources] != ["answers"] and "it answers as the cluster" in str(
+                sources
+            )
+
+        eventually(is_refused, timeout_s=40, what="the refusal")
+        assert offline.topics == {"dc-east.orders"}
+        assert offline.records("headrace.findings") == []
+        offline.mirror({"dc-east": east})
+        east.publish("orders", 10, 0)
+        copied(east, offline, "orders")
+    finally:
+        for cluster in (offline, east, west):
+            cluster.end()
+
+
+def told_status(cluster: Cluster) -> str:
+    told, _ = mirror_process("status", "--json", "--bootstrap", cluster.bootstrap).communicate(timeout=60)
+    return told

@@ -7,7 +7,7 @@ wherever a copy would return to a cluster that it has been in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 
 from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
@@ -56,11 +56,24 @@ def is_internal(topic: str, clusters: Clusters = ()) -> bool:
     return topic.startswith(INTERNAL_PREFIX) or topic in INTERNAL
 
 
-def refusal_of_source(source_cluster: str, own_cluster: str) -> str | None:
-    """Why nothing of a source can be copied, None when it can."""
+def refusal_of_source(
+    source_cluster: str, own_cluster: str, known: Collection[str] = frozenset()
+) -> str | None:
+    """Why nothing of a source can be copied, None when it can; `known` are the clusters that its copies here came from last."""
     if source_cluster and source_cluster == own_cluster:
         return f"it is this cluster itself (cluster id {own_cluster}): give the addresses of another one"
+    others = sorted(set(known) - {UNKNOWN_CLUSTER})
+    if source_cluster and others and source_cluster not in others:
+        return (
+            f"it answers as the cluster {source_cluster}, and its copies here are of the cluster {others[0]}: give the "
+            "addresses of that one, or delete these copies first"
+        )
     return None
+
+
+def last_clusters(configs: Iterable[Mapping[str, str]]) -> frozenset[str]:
+    """The clusters that copies with these configurations are copied from."""
+    return frozenset(clusters[-1] for found in configs if (clusters := clusters_of(found)))
 
 
 def refusal(

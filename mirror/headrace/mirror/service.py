@@ -116,6 +116,11 @@ def _source(
         mirror.fetched,
         own_cluster=host.cluster_id,
         is_here=lambda name: host.metadata.topics(name) is not None,
+        copied_from=lambda running: lineage.last_clusters(
+            host.configurations.of_topic(name)
+            for name in host.configurations.marked_topics()
+            if running.original_of(name) is not None
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -71,7 +71,7 @@ class Source:
     both by the copy's name. `checks` is how far its copies are compared with it, `syncs` what else this broker brings of
     it, `choice` which topics a person chose of those that are configured, `names` which are copies under other names.
     `refused` are topics of it that are wanted and must not be copied, and why. `own_cluster` is the id of this cluster,
-    `is_here(name)` tells of its topics.
+    `is_here(name)` tells of its topics, `copied_from(source)` from which clusters this source's copies here are.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Source:
         *,
         own_cluster: str,
         is_here: Callable[[str], bool],
+        copied_from: Callable[[Source], Collection[str]] = lambda _: (),
     ) -> None:
         self.config = config
         self.tunables = tunables
@@ -111,6 +112,7 @@ class Source:
         self.names = CopyNames()
         self._own_cluster = own_cluster
         self._is_here = is_here
+        self._copied_from = copied_from
         self._tasks = tasks
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._link: AsyncLink | None = None
@@ -157,7 +159,7 @@ class Source:
             answer = await link.ask(self._metadata, 12, {"topics": None, "allow_auto_topic_creation": False})
             if not answer["brokers"]:
                 raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, "the source's metadata lists no broker")
-            if self._is_own(answer):
+            if self._is_refused(answer):
                 return False
             topics = self._topics_of(answer)
             await self._learn_configs(link, topics)
@@ -173,15 +175,18 @@ class Source:
         self.is_known = True
         return True
 
-    def _is_own(self, answer: Mapping[str, Any]) -> bool:
-        """Whether who answers is this cluster; told once."""
-        self.cluster_id = answer.get("cluster_id") or ""
-        reason = lineage.refusal_of_source(self.cluster_id, self._own_cluster)
+    def _is_refused(self, answer: Mapping[str, Any]) -> bool:
+        """Whether who answers is this cluster, or another than its copies are of; told once."""
+        cluster_id = answer.get("cluster_id") or ""
+        reason = lineage.refusal_of_source(cluster_id, self._own_cluster, self._copied_from(self))
+        self.cluster_id = cluster_id
         if reason is None:
             return False
         if self.problem != reason:
             logger.error("source is not mirrored", source=self.config.name, reason=reason)
         self.problem = reason
+        # By then the address may lead elsewhere.
+        self.forget_link()
         return True
 
     def _take(self, topics: Mapping[str, SourceTopic]) -> None:

@@ -9,7 +9,15 @@ from functools import partial
 import pytest
 
 from headrace.mirror import lineage, own_topics
-from headrace.mirror.lineage import Clusters, Standing, mark, refusal, standing
+from headrace.mirror.lineage import (
+    Clusters,
+    Standing,
+    last_clusters,
+    mark,
+    refusal,
+    refusal_of_source,
+    standing,
+)
 
 ROUNDS_MAX = 30
 SOURCES = {"A": "dc-a", "B": "dc-b", "C": "dc-c", "D": "dc-d"}
@@ -77,6 +85,34 @@ def test_a_cluster_that_marks_no_copies_does_not_make_it_endless(unmarking: str)
     assert max(name.count("dc-") for held in topics.values() for name in held) <= 3
     assert "dc-b.invoices" in topics["A"]
     assert "dc-a.orders" in topics["B"]
+
+
+@pytest.mark.parametrize(
+    ("answered", "known", "is_refused"),
+    [
+        ("OWN", (), True),
+        ("EAST", (), False),
+        ("EAST", ("EAST",), False),
+        ("WEST", ("EAST",), True),
+        ("WEST", ("EAST", "WEST"), False),
+        ("WEST", ("unknown",), False),
+        ("", ("EAST",), False),
+    ],
+)
+def test_a_source_that_is_this_cluster_or_another_than_before_is_refused(
+    answered: str, known: tuple[str, ...], is_refused: bool
+) -> None:
+    reason = refusal_of_source(answered, "OWN", known)
+    assert (reason is not None) is is_refused
+    if known and reason:
+        assert reason.startswith(
+            "it answers as the cluster WEST, and its copies here are of the cluster EAST: "
+        )
+
+
+def test_a_copy_is_of_the_last_cluster_that_it_came_through() -> None:
+    marks = [{"headrace.mirror.clusters": text} for text in ("EAST", "NORTH,WEST", "")]
+    assert last_clusters([*marks, {}]) == {"EAST", "WEST"}
 
 
 @pytest.mark.parametrize(

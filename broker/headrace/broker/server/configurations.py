@@ -132,6 +132,10 @@ class Configurations:
         found = ((topic, stored.get(copies.MIRROR_REMOTE)) for topic, stored in self._stored.topics().items())
         return {topic: remote for topic, remote in found if remote}
 
+    def marked_topics(self) -> list[str]:
+        """The topics that are marked as copies, whether they are mirrored or not, from memory."""
+        return [topic for topic, stored in self._stored.topics().items() if copies.is_mirror_copy(stored)]
+
     def throttled(self, name: str, topic: str) -> str:
         """What the topic says of the replicas under a throttle; `name` is that configuration's."""
         return self._stored.of(topic).get(name, "")
