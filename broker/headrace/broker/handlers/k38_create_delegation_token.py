@@ -29,14 +29,14 @@ async def _answer(broker: Services, call: Call, request: dict[str, Any]) -> Answ
         "error_code": 0,
         "principal_type": owner.type,
         "principal_name": owner.name,
-        "token_requester_principal_type": requester.type,
-        "token_requester_principal_name": requester.name,
         "issue_timestamp_ms": NO_TIME,
         "expiry_timestamp_ms": NO_TIME,
         "max_timestamp_ms": NO_TIME,
         "token_id": "",
         "hmac": b"",
     }
+    if call.header.version >= tokens.REQUESTER_VERSION:
+        answer |= tokens.requester(requester)
     try:
         renewers = _renewers(broker, call, request, owner)
         token, mac = await broker.tokens.create(owner, requester, renewers, request["max_lifetime_ms"])

@@ -30,15 +30,14 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
         found = broker.tokens.book.visible(call.client.principal, wanted, may_see)
     except KafkaError as error:
         return {"error_code": error.code, "tokens": []}
-    return {"error_code": 0, "tokens": [_described(broker, token) for token in found]}
+    return {"error_code": 0, "tokens": [_described(broker, call, token) for token in found]}
 
 
-def _described(broker: Services, token: Token) -> dict[str, Any]:
-    return {
+def _described(broker: Services, call: Call, token: Token) -> dict[str, Any]:
+    asked_for = tokens.requester(token.requester) if call.header.version >= tokens.REQUESTER_VERSION else {}
+    return asked_for | {
         "principal_type": token.owner.type,
         "principal_name": token.owner.name,
-        "token_requester_principal_type": token.requester.type,
-        "token_requester_principal_name": token.requester.name,
         "issue_timestamp": token.issued_at_ms,
         "expiry_timestamp": token.expires_at_ms,
         "max_timestamp": token.ends_at_ms,

@@ -11,6 +11,9 @@ from headrace.broker.handlers.access import Access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 
+REQUESTER_VERSION = 3
+"""Of the requests that create and describe tokens: who asked is told from there on (KIP-373)."""
+
 
 def check_asker(broker: Services, call: Call) -> None:
     """Only a client that has shown who it is, and not by a token, may ask. Raises DelegationTokenNotAllowedError."""
@@ -26,6 +29,14 @@ def check_asker(broker: Services, call: Call) -> None:
 def may(broker: Services, call: Call, operation: Operation, kind: ResourceType, name: str) -> bool:
     """Whether the client may do that."""
     return broker.authorizer is None or Access(broker.authorizer, call).may(operation, kind, name)
+
+
+def requester(principal: Principal) -> dict[str, str]:
+    """Who asked for a token, as answers tell it."""
+    return {
+        "token_requester_principal_type": principal.type,
+        "token_requester_principal_name": principal.name,
+    }
 
 
 def principals(said: Iterable[Mapping[str, str]]) -> list[Principal]:
