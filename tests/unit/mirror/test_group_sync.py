@@ -11,6 +11,7 @@ import pytest
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.mirror import group_offsets
 from headrace.mirror.group_sync import METADATA, Committed, Copies, GroupMove, group_move
+from headrace.mirror.names import CopyNames
 
 COPIES = Copies(
     source="dc-east",
@@ -54,6 +55,17 @@ def test_a_group_that_committed_here_itself_is_left_alone_until_it_is_deleted() 
     )
     # What it reads of topics that are no copies says nothing of the copies.
     assert move({("t", 0): 50}, {("other", 0): 9}, by="").offsets == {("dc-east.t", 0): 50}
+
+
+def test_a_copy_with_a_name_of_its_own_is_found() -> None:
+    copies = Copies(
+        source="offline",
+        starts={("t", 0): 0},
+        ends={("t", 0): 9},
+        names=CopyNames({"t": "offline.dc-east.t"}),
+    )
+    found = group_move("g", {("dc-east.t", 0): 5, ("t", 0): 7}, copies, state="", here={})
+    assert found.offsets == {("t", 0): 5}
 
 
 def test_what_is_not_in_the_copies_yet_is_told_again_and_again() -> None:

@@ -11,6 +11,7 @@ from mirror_kit import finding
 
 from headrace.mirror import reports
 from headrace.mirror.findings import Kind
+from headrace.mirror.names import CopyNames
 from headrace.mirror.overview import Heard, bootstraps, is_in_order, is_within, overview
 from headrace.mirror.reports import (
     AGGREGATES_MAX,
@@ -65,6 +66,24 @@ def test_a_copy_that_differs_needs_somebody_and_it_is_said_when_all_were_compare
     checked = replace(EAST, checked_ms=NOW - 5000, unchecked=2, check_problem="it is away")
     (source,) = overview(heard(report=replace(REPORT, sources=(checked,))), {}, NOW)["sources"]
     assert (source["checked_seconds_ago"], source["unchecked"], source["reason"]) == (5, 2, "it is away")
+
+
+def test_a_copy_with_a_name_of_its_own_is_shown_by_it_and_one_that_lost_its_name_is_nobodys() -> None:
+    found = Heard(
+        leaders={("t", 0): 1, ("dc-east.west.t", 0): 1},
+        log_ends={"t-0": 90, "dc-east.west.t-0": 4},
+        states={"t-0": STATE, "dc-east.west.t-0": STATE},
+        reports={1: REPORT},
+        names=CopyNames({"t": "dc-east.west.t"}),
+    )
+    lost, named = overview(found, {"dc-east": {"west.t-0": 100}}, NOW)["partitions"]
+    assert (named["topic"], named["state"], named["lag"]) == ("t", "copying", 10)
+    assert (lost["topic"], lost["state"], lost["reason"]) == (
+        "dc-east.west.t",
+        "not mirrored",
+        "t is the copy of that name",
+    )
+    assert bootstraps(found) == {"dc-east": "east:9092"}
 
 
 def test_what_was_skipped_is_no_lag() -> None:

@@ -14,6 +14,7 @@ from mirror_kit import finding
 
 from headrace.mirror import promotion
 from headrace.mirror.findings import Kind
+from headrace.mirror.names import CopyNames
 from headrace.mirror.promotion import Standing, standings, until_complete
 from headrace.mirror.state import Skip, State
 
@@ -36,6 +37,13 @@ def test_each_partition_stands_where_both_ends_say() -> None:
         (0, 10, 3, "3 messages", ""),
         (1, 5, 1, "1 message", ""),
     ]
+
+
+def test_a_copy_with_a_name_of_its_own_stands_where_its_source_says() -> None:
+    (found,) = standings(
+        ["t"], {("t", 0): 1}, {"t-0": 10}, {"west": {"east.t-0": 12}}, {}, (), CopyNames({"t": "west.east.t"})
+    )
+    assert found.lag == 2
 
 
 def test_a_source_that_does_not_answer_leaves_the_lag_unknown() -> None:
