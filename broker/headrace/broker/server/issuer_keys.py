@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -21,6 +22,7 @@ from headrace.broker.auth.sasl.signed_tokens import Expectations
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.sections import Sasl
 from headrace.broker.structured_log import get_logger
+from headrace.broker.tls.contexts import client_context
 
 logger = get_logger(__name__)
 URL_KEY = "sasl.oauthbearer.jwks.endpoint.url"
@@ -33,12 +35,18 @@ _ALLOWED = "an address of file:, http: or https:, such as https://issuer.example
 class IssuerKeys:
     """Checks tokens; `run` keeps the keys fresh."""
 
-    def __init__(self, settings: Sasl) -> None:
-        """Raises ConfigurationError for an address that cannot be one, or a file that has no keys."""
+    def __init__(self, settings: Sasl, options: Mapping[str, str]) -> None:
+        """`options` of the login module: its `ssl.…` say whom to trust, as in Kafka.
+
+        Raises ConfigurationError for an address that cannot be one, a file that has no keys, or stores that cannot be read.
+        """
         self._url = settings.sasl_oauthbearer_jwks_endpoint_url or ""
         parts = urlsplit(self._url)
         if parts.scheme not in ("file", "http", "https") or not (parts.netloc or parts.scheme == "file"):
             raise ConfigurationError(URL_KEY, self._url, _ALLOWED)
+        self._tls = {name: text for name, text in options.items() if name.startswith("ssl.")}
+        if parts.scheme == "https":
+            client_context(self._tls)
         self._refresh_s = settings.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000
         self._retry_s = settings.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms / 1000
         self._retry_s_max = settings.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000
@@ -53,7 +61,7 @@ class IssuerKeys:
         self._is_missed = asyncio.Event()
         if parts.scheme == "file":
             try:
-                self._keys = read(self._url)
+                self._keys = read(self._url, self._tls)
             except (OSError, ValueError) as error:
                 raise ConfigurationError(URL_KEY, self._url, f"a file with a JWKS ({error})") from None
 
@@ -69,7 +77,7 @@ class IssuerKeys:
         failures = 0
         while True:
             try:
-                self._keys = await asyncio.to_thread(read, self._url)
+                self._keys = await asyncio.to_thread(read, self._url, self._tls)
                 failures, pause_s = 0, self._refresh_s
             except (OSError, ValueError) as error:
                 logger.warning("an issuer's keys cannot be read", url=self._url, reason=error)
@@ -85,7 +93,7 @@ class IssuerKeys:
                 continue
 
 
-def read(url: str) -> tuple[Key, ...]:
+def read(url: str, tls: Mapping[str, str]) -> tuple[Key, ...]:
     """The keys that are there now. Blocks; raises OSError and ValueError."""
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -95,7 +103,7 @@ def read(url: str) -> tuple[Key, ...]:
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPSHandler(context=client_context(tls) if parts.scheme == "https" else None),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
     ):

@@ -103,7 +103,7 @@ class ListenerMechanisms:
             return _Mechanism(lambda: PlainServer(users), session_ms_max)
         if mechanism in HASHES:
             return _Mechanism(lambda: self._scram(mechanism), session_ms_max)
-        keys = self.keys = IssuerKeys(sasl)
+        keys = self.keys = IssuerKeys(sasl, {} if module is None else module.options)
         return _Mechanism(lambda: OAuthBearerServer(keys.check), session_ms_max)
 
     def _scram(self, mechanism: str) -> ServerExchange:

@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey
+from tls_kit import authority, pem_settings, signed
 
 from headrace.broker.auth.sasl.exchange import RefusedError
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.sections import Sasl
 from headrace.broker.server import issuer_keys
 from headrace.broker.server.issuer_keys import JWKS_SIZE_MAX, IssuerKeys, read
+from headrace.broker.tls.contexts import server_context
 
 OLD, NEW = (ECKey.generate_key("P-256", {"kid": kid}) for kid in ("old", "new"))
 
@@ -68,8 +71,8 @@ def issuer() -> Iterator[Issuer]:
 def test_keys_are_read_from_a_file_and_by_http(issuer: Issuer, tmp_path: Path) -> None:
     file = tmp_path / "jwks.json"
     file.write_bytes(jwks(OLD, NEW))
-    assert [key.kid for key in read(f"file://{file}")] == ["old", "new"]
-    assert [key.kid for key in read(issuer.url)] == ["old"]
+    assert [key.kid for key in read(f"file://{file}", {})] == ["old", "new"]
+    assert [key.kid for key in read(issuer.url, {})] == ["old"]
 
 
 def test_answers_that_are_no_keys_are_refused(issuer: Issuer, tmp_path: Path) -> None:
@@ -79,11 +82,26 @@ def test_answers_that_are_no_keys_are_refused(issuer: Issuer, tmp_path: Path) ->
     for status, location in ((302, f"file://{secret}"), (302, issuer.url), (404, ""), (500, "")):
         issuer.status, issuer.location = status, location
         with pytest.raises(OSError, match=str(status)):
-            read(issuer.url)
+            read(issuer.url, {})
     issuer.status, issuer.location = 200, ""
     issuer.answer = jwks(OLD) + b" " * JWKS_SIZE_MAX
     with pytest.raises(ValueError, match="bytes"):
-        read(issuer.url)
+        read(issuer.url, {})
+
+
+def test_an_issuer_by_https_is_trusted_by_the_options_of_the_login_module(
+    issuer: Issuer, tmp_path: Path
+) -> None:
+    ours = authority()
+    stores = pem_settings(tmp_path, signed(ours, "issuer"), [ours.certificate])
+    issuer.server.socket = server_context(stores).wrap_socket(issuer.server.socket, server_side=True)
+    url = issuer.url.replace("http://", "https://")
+    trust = {name: text for name, text in stores.items() if name.startswith("ssl.truststore.")}
+    assert [key.kid for key in read(url, trust)] == ["old"]
+    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+        read(url, {})
+    with pytest.raises(ConfigurationError, match=r"ssl\.truststore"):
+        IssuerKeys(settings(url), {"ssl.truststore.location": "/nowhere", "ssl.truststore.type": "PEM"})
 
 
 def settings(url: str, **more: Any) -> Sasl:
@@ -102,7 +120,7 @@ def test_a_token_with_a_key_that_is_not_known_has_them_read_sooner(
             return False
 
     async def run() -> None:
-        keys = IssuerKeys(settings(issuer.url))
+        keys = IssuerKeys(settings(issuer.url), {})
         assert not names(keys, OLD)
         reading = asyncio.get_running_loop().create_task(keys.run())
         await until(lambda: names(keys, OLD))
