@@ -1,10 +1,8 @@
 """Runs for controller, and performs what `replication.controller` decides while this broker is it.
 
-Invariants: events are handled one at a time, each with all its commands, before the next; a watch only says
-that something is to be read, and it is read when its turn comes, so that no event is older than what was
-done before it; every write to ZooKeeper is conditional on the controller's epoch, so that a controller that
-lost its office without knowing changes nothing; the outcome of a write is the next event. Decides nothing
-itself.
+Invariants: events are handled one at a time, each with all its commands, before the next; every write to ZooKeeper is
+conditional on the controller's epoch, so that a controller that lost its office without knowing changes nothing; the outcome
+of a write is the next event. Decides nothing itself; what it hears of is read by `term_watches`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
 from headrace.broker.clock import Clock
@@ -27,14 +25,13 @@ from headrace.broker.errors import (
 )
 from headrace.broker.replication import events
 from headrace.broker.replication.controller.machine import Controller
-from headrace.broker.replication.model import TopicAssignment
 from headrace.broker.replication.versions import Versions
-from headrace.broker.server.admin_wishes import AdminWishes
-from headrace.broker.server.mailbox import Mailbox, Work
+from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.orders import Orders
 from headrace.broker.server.peers import Peers
 from headrace.broker.server.state_changes import StateChange, StateChanges, state_changes
 from headrace.broker.server.term import ControllerMovedError, Term
+from headrace.broker.server.term_watches import TermWatches
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.partitions import PartitionKey
@@ -43,15 +40,13 @@ from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     Create,
     Set,
-    Subscription,
-    Znode,
     ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
     ZooKeeperClosedError,
     ZooKeeperError,
 )
-from headrace.broker.zk.reads import read_brokers, read_states, read_topics, understood
+from headrace.broker.zk.reads import read_brokers, read_states, understood
 
 logger = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
@@ -91,13 +86,10 @@ class ControllerOffice:
         self.changes = StateChanges()
         self._learn = learn
         self._balance_interval_s = balance_interval_s
-        self._wishes = AdminWishes(zookeeper, self._mailbox.post, self._handle)
-        self._subscriptions: list[Subscription] = []
-        self._topic_subscriptions: dict[str, Subscription] = {}
-        self._changed_topics: set[str] = set()
         self._core: Controller | None = None
         self._is_registered = True
         self._term: Term | None = None
+        self._watches: TermWatches | None = None
 
     @property
     def is_active(self) -> bool:
@@ -149,12 +141,13 @@ class ControllerOffice:
 
     def topics_written(self, topics: Iterable[str]) -> None:
         """Read these topics before anything that is asked from now on, if this is controller; its watches may say so later."""
-        for topic in topics:
-            self._topic_changed(topic)
+        if self._watches is not None:
+            self._watches.topics_written(topics)
 
     def topics_doomed(self) -> None:
         """Read which topics are to go before anything that is asked from now on."""
-        self._mailbox.post(self._deletions_listed)
+        if self._watches is not None:
+            self._watches.topics_doomed()
 
     async def answer(self, event: events.Question) -> events.Answer:
         """Have the controller decide upon a request. Raises NotControllerError."""
@@ -274,8 +267,12 @@ class ControllerOffice:
         return epoch
 
     async def _take_office(self, epoch: int) -> None:
+        assert self._term is not None, "elected"
+        watches = self._watches = TermWatches(
+            self._zookeeper, self._term, self._mailbox.post, self._handle, self._learn
+        )
         await self._zookeeper.ensure(paths.FEATURE, paths.encode_feature())
-        topics = await self._read_topics(await self._zookeeper.children(paths.TOPICS))
+        topics = await watches.read_topics(await self._zookeeper.children(paths.TOPICS))
         brokers = await read_brokers(self._zookeeper, await self._zookeeper.children(paths.BROKER_IDS))
         keys = [(t.topic, p) for t in topics.values() for p in t.partitions]
         elected = events.Elected(
@@ -287,29 +284,9 @@ class ControllerOffice:
         )
         await self._learn(dict.fromkeys(topics, False))
         self._orders.begin(epoch)
-        self._core = self._make()
+        core = self._core = self._make()
         await self._handle(elected)
-        self._watch(topics)
-
-    async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicAssignment]:
-        assert self._term is not None, "elected"
-        return await self._term.identify(await read_topics(self._zookeeper, names))
-
-    def _watch(self, topics: Iterable[str]) -> None:
-        zookeeper = self._zookeeper
-        for topic in topics:
-            self._watch_topic(topic)
-        self._subscriptions = [
-            zookeeper.watch_children(path, self._poster(work))
-            for path, work in (
-                (paths.BROKER_IDS, self._brokers_listed),
-                (paths.TOPICS, self._topics_listed),
-                (paths.DELETE_TOPICS, self._deletions_listed),
-                (paths.ISR_CHANGES, self._isr_changes_listed),
-                (paths.LOG_DIRECTORY_EVENTS, self._log_directory_events_listed),
-            )
-        ]
-        self._subscriptions += self._wishes.watch()
+        watches.begin(core.cluster)
         self._await_balance(FIRST_BALANCE_SECONDS)
 
     def _await_balance(self, seconds: float) -> None:
@@ -325,19 +302,15 @@ class ControllerOffice:
 
         asyncio.get_running_loop().call_later(seconds, self._mailbox.post, look)
 
-    def _poster(self, work: Work) -> Callable[[list[str]], None]:
-        return lambda names: self._mailbox.post(work)
-
     async def _resign(self) -> None:
         if self._core is None:
             return
         logger.info("no longer controller", broker=self._broker_id, epoch=self._core.cluster.epoch)
         self._core = None
         self._orders.forget_all()
-        for subscription in (*self._subscriptions, *self._topic_subscriptions.values()):
-            subscription.cancel()
-        self._subscriptions = []
-        self._topic_subscriptions = {}
+        if self._watches is not None:
+            self._watches.end()
+            self._watches = None
 
     async def _give_up(self) -> None:
         """Leave the office after a failure, so that somebody (this broker too) can begin anew."""
@@ -364,81 +337,6 @@ class ControllerOffice:
             )
         await self._handle(events.ShutdownRequested(broker_id=broker_id))
         return core.cluster.remaining(broker_id)
-
-    async def _brokers_listed(self) -> None:
-        if self._core is not None:
-            names = await self._zookeeper.children(paths.BROKER_IDS)
-            await self._handle(events.BrokersChanged(brokers=await read_brokers(self._zookeeper, names)))
-
-    async def _topics_listed(self) -> None:
-        if self._core is None:
-            return
-        names = await self._zookeeper.children(paths.TOPICS)
-        removed = frozenset(
-            (self._core.cluster.topics.keys() | self._topic_subscriptions.keys()) - set(names)
-        )
-        for topic in removed & self._topic_subscriptions.keys():
-            self._topic_subscriptions.pop(topic).cancel()
-        await self._handle(events.TopicsChanged(topics={}, removed=removed))
-        for topic in names:
-            if topic not in self._topic_subscriptions:
-                self._watch_topic(topic)
-
-    def _watch_topic(self, topic: str) -> None:
-        def changed(znode: Znode | None) -> None:
-            if znode is not None:
-                self._topic_changed(topic)
-
-        self._topic_subscriptions[topic] = self._zookeeper.watch_data(paths.topic(topic), changed)
-
-    def _topic_changed(self, topic: str) -> None:
-        """Read it in its turn, with the others that wait for theirs."""
-        if not self._changed_topics:
-            self._mailbox.post(self._read_changed_topics)
-        self._changed_topics.add(topic)
-
-    async def _read_changed_topics(self) -> None:
-        names, self._changed_topics = sorted(self._changed_topics), set()
-        if self._core is None:
-            return
-        topics = await self._read_topics(names)
-        known = self._core.cluster.topics
-        changed = {name: topic for name, topic in topics.items() if known.get(name) != topic}
-        if changed:
-            await self._learn({name: name not in known for name in changed})
-            await self._handle(events.TopicsChanged(topics=changed))
-
-    async def _deletions_listed(self) -> None:
-        if self._core is not None:
-            names = await self._zookeeper.children(paths.DELETE_TOPICS)
-            await self._handle(events.DeletionsRequested(topics=frozenset(names)))
-
-    async def _isr_changes_listed(self) -> None:
-        znodes = await self._notifications(paths.ISR_CHANGES)
-        keys = {key for change in understood(znodes.values(), paths.decode_isr_change) for key in change}
-        if keys:
-            states = await read_states(self._zookeeper, sorted(keys))
-            await self._handle(events.IsrChanged(states={k: s for k, s in states.items() if s is not None}))
-        await self._delete_all(znodes)
-
-    async def _log_directory_events_listed(self) -> None:
-        znodes = await self._notifications(paths.LOG_DIRECTORY_EVENTS)
-        brokers = frozenset(understood(znodes.values(), paths.decode_log_directory_event))
-        if brokers:
-            await self._handle(events.LogDirectoriesFailed(brokers=brokers))
-        await self._delete_all(znodes)
-
-    async def _notifications(self, parent: str) -> dict[str, Znode]:
-        """The children by path; none when this broker is not controller."""
-        names = await self._zookeeper.children(parent) if self._core is not None else []
-        found = [f"{parent}/{name}" for name in names]
-        znodes = await self._zookeeper.get_many(found)
-        return {path: znode for path, znode in zip(found, znodes, strict=True) if znode is not None}
-
-    async def _delete_all(self, znodes: Iterable[str]) -> None:
-        for path in znodes:
-            assert self._term is not None, "elected"
-            await self._term.delete(path)
 
     async def _handle(self, event: events.Event) -> events.Answer | None:
         """One event, its commands, and the events that these bring about at once; the answer, when the event asks for one."""
@@ -502,9 +400,8 @@ class ControllerOffice:
         return outcome
 
     async def _remove_topic(self, term: Term, topic: str) -> events.TopicRemoved:
-        subscription = self._topic_subscriptions.pop(topic, None)
-        if subscription is not None:
-            subscription.cancel()
+        if self._watches is not None:
+            self._watches.forget_topic(topic)
         await term.remove_topic(topic)
         logger.info("topic deleted", topic=topic)
         return events.TopicRemoved(topic=topic)
