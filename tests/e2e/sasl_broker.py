@@ -39,7 +39,10 @@ class Issuer:
 class SaslBroker:
     """One of them below `home`."""
 
-    def __init__(self, home: Path, zookeeper: str, set: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, zookeeper: str, set: Mapping[str, str] | None = None, *, broker_id: int = 1
+    ) -> None:
+        home.mkdir(exist_ok=True)
         self.home = home
         self.issuer = Issuer(home)
         self.ports = {name: free_port() for name in NAMES}
@@ -49,7 +52,7 @@ class SaslBroker:
         self.metrics_address = f"127.0.0.1:{free_port()}"
         self.process = BrokerProcess(
             home / "broker",
-            broker_id=1,
+            broker_id=broker_id,
             zookeeper=zookeeper,
             set={**self.properties(), **stores, **(set or {})},
         )
