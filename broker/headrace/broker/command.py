@@ -43,6 +43,7 @@ def problem(properties: Mapping[str, str]) -> str | None:
     try:
         config, unknown_keys = checked(properties)
         _check_certificates(config)
+        _check_log_ins(config)
     except ConfigurationError as error:
         return str(error)
     if not unknown_keys:
@@ -66,6 +67,14 @@ def _check_certificates(config: BrokerConfig) -> None:
         from headrace.broker.server.tls_listeners import TlsListeners
 
         TlsListeners(config)
+
+
+def _check_log_ins(config: BrokerConfig) -> None:
+    """Raises ConfigurationError for listeners where nobody could log in."""
+    if any(listener.is_sasl for listener in config.listeners):
+        from headrace.broker.server.log_ins import LogIns
+
+        LogIns(config, lambda *_: None, lambda *_: None)
 
 
 def load_config(path: Path) -> BrokerConfig:

@@ -28,6 +28,11 @@ REFUSED = {
         "headrace.metrics.listner is no key that headrace or Apache Kafka knows: the nearest is headrace.metrics.listener.",
     ),
     "a key like nothing": ("zzzz=1", "zzzz is no key that headrace or Apache Kafka knows: take it out."),
+    "a listener where nobody could log in": (
+        "listeners=PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093\nsasl.enabled.mechanisms=KERBEROS",
+        "sasl.enabled.mechanisms=KERBEROS is not allowed: give for listener SASL_PLAINTEXT one or more of PLAIN, SCRAM-SHA-256, "
+        "SCRAM-SHA-512, OAUTHBEARER.",
+    ),
     "a source of the mirror without brokers": (
         "mirror.sources=east",
         "mirror.east.bootstrap.servers= is not allowed: give HOST:PORT,HOST:PORT of the source's brokers.",
