@@ -1,6 +1,9 @@
-"""SaslHandshake (key 17), versions 0-1: begins a log-in, which `handlers.log_in` takes. No deviations.
+"""SaslHandshake (key 17), versions 0-1: begins a log-in, which `handlers.log_in` takes.
 
 What comes here is out of place: at a listener where nobody logs in, of a client that has, or to renew a session too early.
+
+Deviations: there is no GSSAPI (Kerberos), and OAUTHBEARER takes signed tokens only, where Apache Kafka takes unsigned ones unless a
+class of its own checks them.
 """
 
 from __future__ import annotations

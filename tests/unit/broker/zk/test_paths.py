@@ -1,9 +1,12 @@
 """Znode contents byte for byte as Apache Kafka 3.9.2 wrote them (observed), and what older versions wrote."""
 
+import json
 from uuid import UUID
 
 import pytest
 
+from headrace.broker.auth.delegation_tokens import Token
+from headrace.broker.auth.principal import Principal
 from headrace.broker.replication.model import (
     RECOVERING,
     Broker,
@@ -174,3 +177,49 @@ def test_a_wrong_endpoint_is_reported_with_what_is_allowed() -> None:
 def test_a_wish_for_preferred_leaders_that_no_kafka_wrote_is_refused(data: bytes) -> None:
     with pytest.raises(paths.MalformedZnodeError):
         paths.decode_preferred_election(data)
+
+
+def test_a_token_is_written_as_kafka_writes_it_and_older_ones_are_read() -> None:
+    alice, bob = Principal("User", "alice=a,b"), Principal("User", "bob")
+    token = Token(
+        token_id="t1",
+        owner=alice,
+        requester=bob,
+        renewers=(bob,),
+        issued_at_ms=1,
+        expires_at_ms=2,
+        ends_at_ms=3,
+    )
+    data = paths.encode_token(token)
+    assert json.loads(data) == {
+        "version": 3,
+        "owner": "User%3Aalice%3Da%2Cb",
+        "tokenRequester": "User%3Abob",
+        "renewers": ["User%3Abob"],
+        "issueTimestamp": 1,
+        "maxTimestamp": 3,
+        "expiryTimestamp": 2,
+        "tokenId": "t1",
+    }
+    assert paths.decode_token(paths.token("t1"), data) == token
+    older = json.loads(data) | {"version": 1}
+    del older["tokenRequester"]
+    assert paths.decode_token("/t", json.dumps(older).encode()).requester == alice
+    for bad in (
+        b"",
+        b"[]",
+        b"{}",
+        b'{"version":4}',
+        data.replace(b'"User%3Abob"]', b"7]"),
+        data.replace(b":1,", b':"x",'),
+    ):
+        with pytest.raises(paths.MalformedZnodeError):
+            paths.decode_token("/t", bad)
+
+
+@pytest.mark.parametrize("data", [b"canary", b'["canary"]', b'{"version":1,"config":["canary"]}'])
+def test_what_may_be_secret_is_not_in_the_sentence_about_it(data: bytes) -> None:
+    for kind, is_hidden in (("users", True), ("brokers", True), ("topics", False)):
+        with pytest.raises(paths.MalformedZnodeError) as error:
+            paths.decode_config(paths.entity_config(kind, "x"), data)
+        assert ("canary" in str(error.value)) != is_hidden
