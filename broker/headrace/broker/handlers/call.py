@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from headrace.broker.auth.principal import ANONYMOUS, Principal
+from headrace.broker.quotas.buckets import Rate
+from headrace.broker.quotas.usage import Share
 from headrace.broker.wire.frames import RequestHeader
 
 
@@ -24,7 +26,8 @@ class Client:
 
     `principal` is who its listener found it to be: set before its first request is served, or whenever it authenticates anew;
     `is_by_token`: by a delegation token.
-    `mute(throttle_ms)`: nothing more of it is served for so long.
+    `mute(throttle_ms)`: nothing more of it is served for so long. `time_share` is where the time counts that its requests take,
+    beside that of handling them; None without a limit.
     """
 
     host: str
@@ -33,6 +36,7 @@ class Client:
     principal: Principal = ANONYMOUS
     is_by_token: bool = False
     mute: Callable[[int], None] = lambda throttle_ms: None
+    time_share: Share[Rate] | None = None
 
     def gone(self) -> None:
         """Its connection is closed."""

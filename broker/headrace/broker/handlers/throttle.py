@@ -3,8 +3,8 @@
 The answer leaves at once, says for how long, and nothing more of that client is served meanwhile. Fetch counts itself, since
 an answer above the quota is empty. Only here while somebody has a limit. Requests between brokers are not counted.
 
-Deviation: the time of a request is that of handling it on the loop; what it costs later, when an answer was waited for, is not
-counted.
+The time of a request is that of handling it on the loop, of receiving it and of sending what it is answered; what another request
+did to complete its answer is not counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.handlers.services import Services
+from headrace.broker.quotas.buckets import Rate
 from headrace.broker.quotas.mutations import Allowance
+from headrace.broker.quotas.usage import Share
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.schema import Api
@@ -67,8 +69,14 @@ def request_throttle_ms(broker: Services, call: Call, began_s: float) -> int:
     """Count the time since then; for how long the client has to wait for what it used."""
     percentage = (broker.now() - began_s) * PERCENT
     now_ms = broker.clock.monotonic_ms()
-    usage = broker.client_usage.requests
-    return usage.record(call.client.principal.name, call.header.client_id, percentage, now_ms)
+    usage, client = broker.client_usage.requests, call.client
+    client.time_share = usage.share(client.principal.name, call.header.client_id, now_ms)
+    return usage.record(client.principal.name, call.header.client_id, percentage, now_ms)
+
+
+def count_network_s(broker: Services, share: Share[Rate], seconds: float) -> None:
+    """Receiving and sending took so long; a client waits for that only when it asks again."""
+    share.bucket.record(seconds * PERCENT, share.limit, broker.clock.monotonic_ms())
 
 
 def mutation_allowance(broker: Services, call: Call, strict_since: int | None = None) -> Allowance:

@@ -24,6 +24,9 @@ from headrace.broker.handlers.log_in import AUTHENTICATE, LogIn, LogInFailedErro
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.table import serve
+from headrace.broker.handlers.throttle import count_network_s
+from headrace.broker.quotas.buckets import Rate
+from headrace.broker.quotas.usage import Share
 from headrace.broker.server.channel import PRODUCE_KEY, Channel
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.transport import Transport
@@ -212,8 +215,20 @@ class Connection:
     def turn(self, end: float) -> bool:
         """Serve and send what is there until about `end`; whether there is more to do at once."""
         if not self.is_closed:
-            self._go_on(end)
+            share = self._client.time_share
+            if share is None:
+                self._go_on(end)
+            else:
+                self._go_on_counted(end, share)
         return self._has_more()
+
+    def _go_on_counted(self, end: float, share: Share[Rate]) -> None:
+        """The same for a client whose time has a limit: all but handling its requests, which counts itself, is network time."""
+        handling, began = self._metrics.handling_seconds, self._turns.now()
+        handled_s = sum(handling)
+        self._go_on(end)
+        handled_s = sum(handling) - handled_s
+        count_network_s(self._broker, share, max(0.0, self._turns.now() - began - handled_s))
 
     def settled(self, share_s: float) -> bool:
         """The Produce requests that joined others in this connection's turn are done; whether there is more to do at once."""

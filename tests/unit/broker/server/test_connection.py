@@ -22,7 +22,8 @@ from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
-from headrace.broker.quotas.usage import unlimited
+from headrace.broker.quotas.buckets import Rate, Windows
+from headrace.broker.quotas.usage import Share, unlimited
 from headrace.broker.server import transport
 from headrace.broker.server.channel import PARKED_MAX, REPLY_SIZE_MAX
 from headrace.broker.server.connection import Connection
@@ -65,6 +66,7 @@ class Bench:
             config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)),
             metrics=self.metrics,
             client_usage=unlimited(),
+            clock=SimpleNamespace(monotonic_ms=lambda: int(self.now_s * 1000)),
         )
         handlers = {
             METADATA: Handler(METADATA, "M", 0, 1, APIS[METADATA], self.serve),
@@ -563,6 +565,31 @@ def test_a_muted_client_has_its_answer_and_is_served_nothing_more_until_the_mute
     bench.loop.settle()
     assert bench.served == [1, 2, 3]
     assert bench.metrics.muted_connections == 0
+
+
+def test_receiving_and_sending_count_for_a_client_whose_time_has_a_limit(bench: Bench) -> None:
+    share = bench.connection._client.time_share = Share(Rate(Windows()), 50.0)
+    transport: Any = bench.connection._transport
+    take, give = transport.receive_into, transport._send
+
+    def receive_into(space: memoryview) -> Any:
+        bench.now_s += 0.25
+        return take(space)
+
+    def send(part: bytes) -> Any:
+        bench.now_s += 0.5
+        return give(part)
+
+    def answer(correlation_id: int) -> Any:
+        bench.now_s += 10
+        return [reply(correlation_id)]
+
+    transport.receive_into, transport._send, bench.answer = receive_into, send, answer
+    bench.send(1)
+    assert bench.received() == reply(1)
+    # In percent, over ten windows; what handling takes counts at the gate.
+    measured, over_ms = share.bucket.measure(int(bench.now_s * 1000))
+    assert measured * over_ms / 1000 == pytest.approx(75)
 
 
 def test_the_longest_mute_counts(bench: Bench) -> None:
