@@ -6,6 +6,7 @@ import base64
 import json
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,9 @@ from kafka_oracle import KafkaBroker
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from processes import BrokerProcess, eventually
-from raw_client import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, RawClient
+from raw_client import API_VERSIONS, FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, RawClient
+from sessions import Session
+from test_conformance_quotas import ALTER_QUOTAS, alteration, asked
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.errors import ErrorCode
@@ -202,6 +205,25 @@ def test_either_kind_of_broker_follows_the_other_as_controller(mixed: MixedClust
     assert mixed.produce("under-headrace", HEADRACE) == [None] * 4
     assert mixed.headrace.stop() == 0
     assert "without the controller's consent" not in mixed.headrace.log.read_text()
+
+
+@pytest.mark.long
+def test_a_quota_that_is_set_through_either_kind_of_broker_holds_on_both(mixed: MixedCluster) -> None:
+    sessions = {
+        broker: Session((host, int(port)))
+        for broker in (HEADRACE, KAFKA)
+        for host, _, port in [mixed.address(broker).rpartition(":")]
+    }
+    for setter in (HEADRACE, KAFKA):
+        for percentage, throttle_ms in ((0.0, 1000), (None, 0)):
+            entry = alteration({"client-id": "mixed"}, {"request_percentage": percentage})
+            sessions[setter].look(ALTER_QUOTAS, 1, {"entries": [entry], "validate_only": False})
+            for told in sessions.values():
+                eventually(partial(is_throttled_for, told, "mixed", throttle_ms), what="the quota on both")
+
+
+def is_throttled_for(session: Session, client: str, throttle_ms: int) -> bool:
+    return bool(asked(session, client, API_VERSIONS, 2, {})["throttle_time_ms"] == throttle_ms)
 
 
 def test_either_kind_of_broker_replicates_what_the_other_leads(mixed: MixedCluster) -> None:
