@@ -32,6 +32,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "producer",
         "List users that log in by SCRAM, add and remove them and change their passwords.",
     ),
+    "quotas": (
+        "headrace.cli.quotas:quotas",
+        "producer",
+        "List, set and remove quotas of users, client ids and addresses.",
+    ),
     "registry": ("headrace.registry.command:registry", "registry", "Run the schema registry."),
     "hash-password": (
         "headrace.registry.passwords:hash_password",
