@@ -2,8 +2,8 @@
 
 What comes here is out of place: at a listener where nobody logs in, of a client that has, or to renew a session too early.
 
-Deviations: there is no GSSAPI (Kerberos), and OAUTHBEARER takes signed tokens only, where Apache Kafka takes unsigned ones unless a
-class of its own checks them.
+Deviations: there is no GSSAPI (Kerberos), and OAUTHBEARER takes signed tokens only, where Apache Kafka takes unsigned ones
+unless a class of its own checks them.
 """
 
 from __future__ import annotations
