@@ -55,16 +55,8 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             "unacknowledged": sum(outcome.unacknowledged.get(key, 0) for key in outcome.topics),
         },
         "accepted": accepted_sums(outcome, ledger.acceptances)._asdict(),
-        "topics": [
-            _topic(key, counts, outcome, ledger)
-            for key, counts in sorted(outcome.topics.items())
-            if not is_rejected(key[1])
-        ],
-        "rejected_topics": [
-            _topic(key, counts, outcome, ledger)
-            for key, counts in sorted(outcome.topics.items())
-            if is_rejected(key[1])
-        ],
+        "topics": _topics(outcome, ledger, rejected=False),
+        "rejected_topics": _topics(outcome, ledger, rejected=True),
         "header_topics": [_batch_topic(key, found) for key, found in sorted(outcome.batches.items())],
         "aggregate_topics": [_aggregate(key, found) for key, found in sorted(outcome.aggregates.items())],
         "off_topics": [
@@ -89,22 +81,34 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             {"tier": tier, "datacenter": datacenter, "topic": topic}
             for tier, datacenter, topic in sorted(outcome.uncounted)
         ],
-        "hops": [
-            {
-                "datacenter": datacenter,
-                "topic": topic,
-                "hop": hop,
-                "state": _state(outcome, datacenter, topic, hop),
-                **_faults(counts),
-            }
-            for (datacenter, topic, hop), counts in sorted(
-                outcome.hops.items(), key=lambda item: (*item[0][:2], HOPS.index(item[0][2]))
-            )
-        ],
+        "hops": _hops(outcome),
         "partitions": [_partition(row) for row in partition_rows(ledger)[:LISTED_MAX]],
         "late_after_seconds": ledger.late_after_ms / 1000,
         "generated_at": time_text(now_ms),
     }
+
+
+def _topics(outcome: Outcome, ledger: Ledger, *, rejected: bool) -> list[dict[str, Any]]:
+    return [
+        _topic(key, counts, outcome, ledger)
+        for key, counts in sorted(outcome.topics.items())
+        if is_rejected(key[1]) == rejected
+    ]
+
+
+def _hops(outcome: Outcome) -> list[dict[str, Any]]:
+    return [
+        {
+            "datacenter": datacenter,
+            "topic": topic,
+            "hop": hop,
+            "state": _state(outcome, datacenter, topic, hop),
+            **_faults(counts),
+        }
+        for (datacenter, topic, hop), counts in sorted(
+            outcome.hops.items(), key=lambda item: (*item[0][:2], HOPS.index(item[0][2]))
+        )
+    ]
 
 
 def _by_datacenter(latencies: Latencies) -> dict[str, dict[str, Any]]:

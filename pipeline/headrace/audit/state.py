@@ -28,6 +28,7 @@ from headrace.audit.ledger import Ledger
 from headrace.audit.parcels import Counter, Parcel
 from headrace.audit.passings import Passed
 from headrace.audit.period import Period
+from headrace.audit.reach import Reach
 from headrace.audit.recent import RecentLatencies
 from headrace.audit.records import Barrier
 from headrace.audit.windows import EMPTY, Depth, ProducerName, Stream, depth_from_json
@@ -136,12 +137,11 @@ def from_json(fields: Any) -> Ledger:
     """Undo `as_json`."""
     ledger = Ledger(fields["late_after_ms"])
     ledger.read = {TopicPartition(*key): value for *key, value in fields["read"]}
-    ledger.reach.coverage = {_to_counter(key): _to_coverage(value) for *key, value in fields["coverage"]}
+    _take_reach(ledger.reach, fields)
     ledger.counted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("counted", ())} or {
         (counter.tier, counter.place.datacenter, counter.place.topic) for counter in ledger.reach.coverage
     }
     ledger.compacted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("compacted", ())}
-    ledger.reach.removed = {_to_counter(key): value for *key, value in fields.get("removed", ())}
     ledger.copies.folded = {
         (tier, Stream(*stream)): depth_from_json(value) for tier, *stream, value in fields["settled"]
     }
@@ -154,7 +154,6 @@ def from_json(fields: Any) -> Ledger:
     ledger.passed = {
         (datacenter, topic): dict(map(tuple, value)) for datacenter, topic, value in fields["passed"]
     }
-    ledger.reach.whole_at = {(datacenter, topic): value for datacenter, topic, value in fields["whole_at"]}
     ledger.standstills = {_to_counter(key): value for *key, value in fields["standstills"]}
     ledger.skipped = {
         _to_counter(key): [(reason, Period(*period)) for reason, *period in skips]
@@ -169,12 +168,6 @@ def from_json(fields: Any) -> Ledger:
     ledger.rows_forgotten = set(fields["rows_forgotten"])
     ledger.copies.backlog = {
         _to_counter(key): [_to_parcel(item) for item in value] for *key, value in fields["backlog"]
-    }
-    ledger.reach.loaded = {SourcePartition(*key): value for *key, value in fields["loaded"]}
-    for place, *rest in fields["passings"]:
-        ledger.reach.passings.add(Passed(SourcePartition(*place), *rest))
-    ledger.reach.passings.copies = {
-        (index, Stream(*stream)): depth_from_json(value) for index, *stream, value in fields["passed_over"]
     }
     ledger.dead_letters = {(datacenter, topic): value for datacenter, topic, value in fields["dead_letters"]}
     ledger.foreign = {
@@ -204,6 +197,19 @@ def from_json(fields: Any) -> Ledger:
     ledger.rebuilt = {(datacenter, topic): value for datacenter, topic, value in fields.get("rebuilt", ())}
     ledger.reindex()
     return ledger
+
+
+def _take_reach(reach: Reach, fields: Any) -> None:
+    """How far each tier was read."""
+    reach.coverage = {_to_counter(key): _to_coverage(value) for *key, value in fields["coverage"]}
+    reach.removed = {_to_counter(key): value for *key, value in fields.get("removed", ())}
+    reach.whole_at = {(datacenter, topic): value for datacenter, topic, value in fields["whole_at"]}
+    reach.loaded = {SourcePartition(*key): value for *key, value in fields["loaded"]}
+    for place, *rest in fields["passings"]:
+        reach.passings.add(Passed(SourcePartition(*place), *rest))
+    reach.passings.copies = {
+        (index, Stream(*stream)): depth_from_json(value) for index, *stream, value in fields["passed_over"]
+    }
 
 
 def _pairs(values: Any) -> list[list[Any]]:

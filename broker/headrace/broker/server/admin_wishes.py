@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from headrace.broker.replication import events
 from headrace.broker.server.mailbox import Work
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Subscription, Znode, ZooKeeperClient
+from headrace.broker.zk.client import Znode, ZooKeeperClient
 from headrace.broker.zk.reads import understood
+from headrace.broker.zk.subscription import Subscription
 
 
 class AdminWishes:

@@ -15,8 +15,9 @@ from headrace.broker.server.admin_wishes import AdminWishes
 from headrace.broker.server.mailbox import Work
 from headrace.broker.server.term import Term
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Subscription, Znode, ZooKeeperClient
+from headrace.broker.zk.client import Znode, ZooKeeperClient
 from headrace.broker.zk.reads import read_brokers, read_states, read_topics, understood
+from headrace.broker.zk.subscription import Subscription
 
 
 class TermWatches:

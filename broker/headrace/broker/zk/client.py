@@ -1,11 +1,10 @@
-"""The only file, beside `reading`, that knows kazoo: requests become awaitables, watches and session events become calls on
-the loop.
+"""ZooKeeper as the broker has it: requests become awaitables, watches and session events become calls on the loop. Beside this
+file only `reading` and `subscription` know kazoo.
 
 Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted, or that
 was not answered for as long as two sessions may be silent, is sent again once the session is back, until
-`close`; should kazoo's own thread fail, it is started again in a new session; a subscription reads its znode
-again after each change, each reconnection and each new session, so that no change is missed for good. A
-repeated write may meet its own first attempt: the methods that can tell say so.
+`close`; should kazoo's own thread fail, it is started again in a new session. A repeated write may meet its own first attempt:
+the methods that can tell say so.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from kazoo.retry import KazooRetry
 
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk.reading import ReadingKazoo
+from headrace.broker.zk.subscription import Subscription
 
 ANY_VERSION = -1
 MakeKazoo = Callable[[str, int], Any]
@@ -332,20 +332,31 @@ class ZooKeeperClient:
         znode).
         """
         return self._subscribe(
-            Subscription(
-                self, path, lambda watch: self._kazoo.get_children_async(path, watch), _names, callback
-            )
+            path, lambda watch: self._kazoo.get_children_async(path, watch), _names, callback
         )
 
     def watch_data(self, path: str, callback: Callable[[Znode | None], None]) -> Subscription:
         """Call `callback(znode)` now and after each change of the content (None without the znode)."""
         return self._subscribe(
-            Subscription(
-                self, path, lambda watch: self._kazoo.get_async(path, watch), _znode_or_none, callback
-            )
+            path, lambda watch: self._kazoo.get_async(path, watch), _znode_or_none, callback
         )
 
-    def _subscribe(self, subscription: Subscription) -> Subscription:
+    def _subscribe(
+        self,
+        path: str,
+        send: Callable[[Callable[[Any], None]], Any],
+        convert: Callable[[Any], Any],
+        callback: Callable[[Any], None],
+    ) -> Subscription:
+        subscription = Subscription(
+            self._kazoo,
+            path,
+            send,
+            convert,
+            callback,
+            on_loop=self._on_loop,
+            ended=lambda subscription: self._subscriptions.pop(subscription, None),
+        )
         self._subscriptions[subscription] = None
         subscription.read()
         return subscription
@@ -421,73 +432,6 @@ class ZooKeeperClient:
     def _tell(self, method: Callable[[SessionListener], None]) -> None:
         for listener in self._listeners:
             getattr(listener, method.__name__)()
-
-
-class Subscription:
-    """A znode that is read again whenever it may have changed; ends with `cancel`."""
-
-    def __init__(
-        self,
-        client: ZooKeeperClient,
-        path: str,
-        send: Callable[[Callable[[Any], None]], Any],
-        convert: Callable[[Any], Any],
-        callback: Callable[[Any], None],
-    ) -> None:
-        self._client = client
-        self._path = path
-        self._send = send
-        self._convert = convert
-        self._callback = callback
-        self._reading = False
-        self._again = False
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """No further calls."""
-        self._cancelled = True
-        self._client._subscriptions.pop(self, None)
-
-    def read(self) -> None:
-        """Read now and tell; while a read is under way, once more after it."""
-        if self._cancelled:
-            return
-        if self._reading:
-            self._again = True
-            return
-        self._reading = True
-        self._again = False
-        self._ask(lambda: self._send(self._fired), self._answered)
-
-    def _ask(self, send: Callable[[], Any], answered: Callable[[Any], None]) -> None:
-        send().rawlink(lambda result: self._client._on_loop(answered, result))
-
-    def _fired(self, event: Any) -> None:
-        """kazoo's thread: the watch is used up, or the connection went and a later reconnection reads
-        again.
-        """
-        if event.type != "NONE":
-            self._client._on_loop(self.read)
-
-    def _answered(self, result: Any) -> None:
-        error = result.exception
-        if isinstance(error, NoNodeError):
-            kazoo = self._client._kazoo
-            self._ask(lambda: kazoo.exists_async(self._path, self._fired), self._watched_absence)
-            return
-        self._reading = False
-        if error is None and not self._cancelled:
-            self._callback(self._convert(result.get_nowait()))
-        if self._again:
-            self.read()
-
-    def _watched_absence(self, result: Any) -> None:
-        self._reading = False
-        appeared = result.exception is None and result.get_nowait() is not None
-        if result.exception is None and not appeared and not self._cancelled:
-            self._callback(self._convert(None))
-        if self._again or appeared:
-            self.read()
 
 
 _NOT_THE_CAUSE = frozenset({"RolledBackError", "RuntimeInconsistency"})
