@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "producer",
         "List, set and remove quotas of users, client ids and addresses.",
     ),
+    "acls": ("headrace.cli.acls:acls", "producer", "Show and change who may do what."),
     "registry": ("headrace.registry.command:registry", "registry", "Run the schema registry."),
     "hash-password": (
         "headrace.registry.passwords:hash_password",
