@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,7 +43,7 @@ class Clicks:
     def count(
         self,
         tier: CounterTier,
-        headers: Collection[BatchHeader],
+        headers: Sequence[BatchHeader],
         *,
         first: int | None = None,
         is_compacted: bool = False,
@@ -66,7 +66,7 @@ class Clicks:
         )
         self.positions[tier] = following
 
-    def copy(self, headers: Collection[BatchHeader]) -> None:
+    def copy(self, headers: Sequence[BatchHeader]) -> None:
         """Let both clusters have batches."""
         self.count("live", headers)
         self.count("offline", headers)

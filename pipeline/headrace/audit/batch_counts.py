@@ -10,9 +10,8 @@ it. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy.typing as npt
 from headrace.audit.windows import Int64s
 from headrace.broker.wire.batches import CONTROL_BIT, LENGTH_END, BatchHeader
 from headrace.events.fingerprint import MASK
+from headrace.load.header_table import table_of
 
 BLOCK_SIZE: Final = 1000
 """Offsets of a block."""
@@ -89,14 +89,13 @@ class BatchCounts:
 
 
 def census(
-    headers: Collection[BatchHeader], aborted: Collection[int], first: int, window_size_ms: int
+    headers: Sequence[BatchHeader], aborted: Collection[int], first: int, window_size_ms: int
 ) -> BatchCounts:
     """Count batches from the offset `first` on, in the order of their offsets; `aborted` has the base offsets of those that were.
 
     A batch that begins before it is not counted: whoever counted up to there has it.
     """
-    table = np.fromiter(chain.from_iterable(headers), dtype=np.int64)
-    columns: Any = BatchHeader(*table.reshape(-1, len(BatchHeader._fields)).T)
+    columns: Any = table_of(headers).columns
     base_offset = columns.base_offset
     following = base_offset + columns.last_offset_delta + 1
     expected = np.maximum(first, np.concatenate(([first], following[:-1])))

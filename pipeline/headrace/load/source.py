@@ -11,7 +11,7 @@ transactions and control batches have no records. Must not know schemas or table
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol, TypeVar
 
@@ -24,6 +24,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.wire.batches import BatchHeader, check_crc, decode_records, iter_batches
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.load import header_table
 from headrace.load.columns import RecordColumns, UnreadableBatchError, columns
 from headrace.load.fences import EpochEnd, Fence, compare, fence_at, has_epoch_until
 from headrace.load.log_client import Fetched, Origin
@@ -86,7 +87,7 @@ class Chunk:
 class HeaderChunk:
     """The batches of one fetch, none of them unpacked: in the order of offsets, each whole, complete up to `next_offset`."""
 
-    headers: tuple[BatchHeader, ...]
+    headers: Sequence[BatchHeader]
     aborted: frozenset[int]
     """The base offsets of those whose transaction was aborted."""
     next_offset: int
@@ -115,10 +116,16 @@ def header_chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[HeaderChunk]
 
     The first batch may begin before the range.
     """
-    return _read(client, wanted, _header_chunk)
+    return _read(client, wanted, _header_chunk, _headers_at_once)
 
 
-def _read(client: Fetcher, wanted: OffsetRange, make: MakeChunk[AnyChunk]) -> Iterator[AnyChunk]:
+def _read(
+    client: Fetcher,
+    wanted: OffsetRange,
+    make: MakeChunk[AnyChunk],
+    at_once: Callable[[Fetched, OffsetRange, int], AnyChunk | None] = lambda *_: None,
+) -> Iterator[AnyChunk]:
+    """`at_once` makes a chunk of all batches together where nothing is wrong with any of them; None otherwise."""
     reader = _LogReader(client, wanted)
     offset, size_max, empty = wanted.first_offset, FETCH_SIZE, 0
     while offset < wanted.next_offset and empty < EMPTY_FETCHES_MAX:
@@ -127,10 +134,11 @@ def _read(client: Fetcher, wanted: OffsetRange, make: MakeChunk[AnyChunk]) -> It
         if not len(fetched.records):
             empty += 1
             continue
-        believed, failure = _believe(fetched, wanted, offset)
-        if believed:
+        quick = at_once(fetched, wanted, offset)
+        believed, failure = ([], None) if quick is not None else _believe(fetched, wanted, offset)
+        if quick is not None or believed:
             empty = 0
-            chunk = make(fetched, believed, offset, wanted.next_offset)
+            chunk = quick or make(fetched, believed, offset, wanted.next_offset)
             offset = chunk.next_offset
             reader.fence = fence_at(chunk.headers, offset) or reader.fence
             yield chunk
@@ -285,6 +293,15 @@ def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int
         size_bytes=size,
         headers=tuple(header for _, header in believed),
     )
+
+
+def _headers_at_once(fetched: Fetched, wanted: OffsetRange, offset: int) -> HeaderChunk | None:
+    if fetched.aborted:
+        return None
+    headers = header_table.believed(fetched.records, offset, fetched.last_stable_offset, wanted.next_offset)
+    if headers is None:
+        return None
+    return HeaderChunk(headers=headers, aborted=frozenset(), next_offset=headers[-1].next_offset)
 
 
 def _header_chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int) -> HeaderChunk:
