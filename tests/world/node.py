@@ -212,7 +212,7 @@ class Node:
             bind=lambda listener, network: self._network.listen(self.address),  # type: ignore[return-value,arg-type]
             threads=lambda count: nullcontext(Inline()),
             connector=lambda security: connect,
-            kazoo=lambda hosts, timeout_ms: kazoo,
+            kazoo=lambda *_: kazoo,
         )
 
     def _tell_who_leads(self, broker: Broker) -> None:

@@ -57,6 +57,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "compression.zstd.level",
     ),
     "ssl.enabled.protocols alone says it": ("ssl.protocol",),
+    "zookeeper.ssl.enabled.protocols alone says it": ("zookeeper.ssl.protocol",),
     "TLS is OpenSSL's here, not Java's": (
         "ssl.keymanager.algorithm",
         "ssl.provider",
@@ -99,7 +100,6 @@ PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
     "sasl.oauthbearer.header.": "brokers check bearer tokens, and fetch none",
     "sasl.oauthbearer.token.": "brokers check bearer tokens, and fetch none",
     "sasl.mechanism.controller.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
-    "zookeeper.ssl.": "only PLAINTEXT is served: security comes later",
     "remote.log.": "tiered storage comes later",
     "group.consumer.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
     "group.share.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
@@ -142,8 +142,8 @@ CHECKED: dict[str, Check] = {
     "process.roles": (_is_empty, "no value: brokers run with ZooKeeper, there is no KRaft"),
     "remote.log.storage.system.enable": (_is_off, "false: tiered storage comes later"),
     "zookeeper.metadata.migration.enable": (_is_off, "false: there is no KRaft to migrate to"),
-    "zookeeper.set.acl": (_is_off, "false: znodes are written without ACLs, security comes later"),
-    "zookeeper.ssl.client.enable": (_is_off, "false: ZooKeeper is spoken to in plain text"),
+    "zookeeper.ssl.crl.enable": (_is_off, "false: lists of revoked certificates are not asked for"),
+    "zookeeper.ssl.ocsp.enable": (_is_off, "false: nobody is asked whether certificates are revoked"),
 }
 """Keys with one kind of value that needs nothing of this broker, and what is allowed, in words."""
 

@@ -225,6 +225,40 @@ class ZooKeeper:
     zookeeper_max_in_flight_requests: int = integer(
         10, "Requests to ZooKeeper that may be on their way.", low=1
     )
+    zookeeper_set_acl: bool = boolean(
+        False,
+        "Whether new znodes are this broker's and its like's alone to write, and to read where passwords are.",
+    )
+    zookeeper_ssl_client_enable: bool = boolean(False, "Whether ZooKeeper is spoken to over TLS.")
+    zookeeper_ssl_keystore_location: str | None = string(
+        None, "The file with the key and certificates that ZooKeeper is shown."
+    )
+    zookeeper_ssl_keystore_password: str | None = password(
+        "The password of that file; of PEM, that of its key."
+    )
+    zookeeper_ssl_keystore_type: str | None = string(
+        None, "JKS, PKCS12 or PEM; by the end of the file's name without it: .jks, .p12, .pem."
+    )
+    zookeeper_ssl_truststore_location: str | None = string(
+        None,
+        "The file with the certificates that are trusted to be ZooKeeper's; the system's when nothing is given.",
+    )
+    zookeeper_ssl_truststore_password: str | None = password("The password of that file; not for PEM.")
+    zookeeper_ssl_truststore_type: str | None = string(None, "As zookeeper.ssl.keystore.type.")
+    zookeeper_ssl_enabled_protocols: tuple[str, ...] | None = strings(
+        None, "The versions of TLS that are spoken; both when nothing is given.", choices=TLS_VERSIONS
+    )
+    zookeeper_ssl_cipher_suites: tuple[str, ...] | None = strings(
+        None, "Cipher suites by Java's names; OpenSSL's when empty."
+    )
+    zookeeper_ssl_endpoint_identification_algorithm: str = string(
+        "HTTPS",
+        "Whether ZooKeeper's certificate must be for its host's name: HTTPS, or empty for no.",
+        choices=("HTTPS", "https", ""),
+    )
+    headrace_zookeeper_jaas_file: str | None = string(
+        None, "A JAAS file whose section Client logs in to ZooKeeper; KAFKA_OPTS may name it as well."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

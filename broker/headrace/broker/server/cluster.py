@@ -14,6 +14,7 @@ Wiring only: what the parts do is theirs.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 
 from headrace.broker.auth.acl_authorizer import AclAuthorizer
@@ -38,6 +39,7 @@ from headrace.broker.server.scram_users import ScramUsers
 from headrace.broker.server.topics import Topics
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
+from headrace.broker.zk.access import ZooKeeperAccess
 from headrace.broker.zk.client import (
     MakeKazoo,
     ZooKeeperClient,
@@ -157,6 +159,7 @@ def _client(config: BrokerConfig, make_kazoo: MakeKazoo) -> ZooKeeperClient:
         zookeeper.zookeeper_connect or "",
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=zookeeper.zookeeper_connection_timeout_ms or session_timeout_ms,
+        access=ZooKeeperAccess.of(config.properties, os.environ),
         make_kazoo=make_kazoo,
     )
 

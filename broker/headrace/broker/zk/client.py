@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     ConnectionLoss,
     KazooException,
@@ -31,11 +32,13 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from headrace.broker.structured_log import get_logger
+from headrace.broker.zk.access import OPEN, ZooKeeperAccess
 from headrace.broker.zk.reading import ReadingKazoo
+from headrace.broker.zk.secured import TlsHandler
 from headrace.broker.zk.subscription import Subscription
 
 ANY_VERSION = -1
-MakeKazoo = Callable[[str, int], Any]
+MakeKazoo = Callable[[str, int, ZooKeeperAccess], Any]
 RETRY_DELAY_SECONDS = 0.05
 READS_TOGETHER_MAX = 200
 RECONNECT_DELAY_SECONDS_MAX = 1.0
@@ -131,10 +134,14 @@ class SessionListener:
         """The connection is back within the same session."""
 
 
-def kazoo_client(hosts: str, session_timeout_ms: int) -> Any:
-    """A client of kazoo that connects again for ever."""
+def kazoo_client(hosts: str, session_timeout_ms: int, access: ZooKeeperAccess = OPEN) -> Any:
+    """A client of kazoo that connects again for ever. Raises ConfigurationError where a store cannot be used."""
+    context = access.context()
+    sasl = {"mechanism": "DIGEST-MD5", "username": access.user, "password": access.password}
     return ReadingKazoo(
         hosts=hosts,
+        handler=None if context is None else TlsHandler(context),
+        sasl_options=sasl if access.user else None,
         timeout=session_timeout_ms / 1000,
         connection_retry=KazooRetry(
             max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_DELAY_SECONDS_MAX
@@ -154,12 +161,14 @@ class ZooKeeperClient:
         *,
         session_timeout_ms: int,
         connection_timeout_ms: int,
+        access: ZooKeeperAccess = OPEN,
         make_kazoo: MakeKazoo = kazoo_client,
     ) -> None:
         self._hosts = hosts
         self._connection_timeout_ms = connection_timeout_ms
         self._answer_seconds_max = 2 * session_timeout_ms / 1000
-        self._kazoo = make_kazoo(hosts, session_timeout_ms)
+        self._access = access
+        self._kazoo = make_kazoo(hosts, session_timeout_ms, access)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = asyncio.Event()
         self._closed = False
@@ -178,19 +187,37 @@ class ZooKeeperClient:
         try:
             await asyncio.wait_for(self._connected.wait(), self._connection_timeout_ms / 1000)
         except TimeoutError:
+            reason = self._refusal()
             await self.close()
             raise ZooKeeperError(
-                f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_ms} ms: "
+                reason
+                or f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_ms} ms: "
                 "start it, or correct zookeeper.connect"
             ) from None
         await self._make_chroot()
+
+    def _refusal(self) -> str:
+        """A sentence on why servers do not let in; empty where they do not answer at all."""
+        if self._kazoo.client_state == KeeperState.AUTH_FAILED:
+            return self._login_refused()
+        failure = getattr(getattr(self._kazoo, "handler", None), "failure", "")
+        return (
+            failure and f"ZooKeeper at {self._hosts} does not agree on TLS ({failure}): see zookeeper.ssl.…"
+        )
+
+    def _login_refused(self) -> str:
+        return f"ZooKeeper at {self._hosts} refused the log-in of {self._access.user}: correct its JAAS file"
+
+    def _acl(self, path: str) -> dict[str, Any]:
+        acl = self._access.acl_of(path)
+        return {} if acl is None else {"acl": acl}
 
     async def _make_chroot(self) -> None:
         """kazoo creates nothing above its chroot, so this is done without one, before any other request."""
         chroot, self._kazoo.chroot = self._kazoo.chroot, ""
         try:
             if chroot:
-                await self._request(lambda: self._kazoo.ensure_path_async(chroot))
+                await self._request(lambda: self._kazoo.ensure_path_async(chroot, **self._acl(chroot)))
         finally:
             self._kazoo.chroot = chroot
 
@@ -254,7 +281,12 @@ class ZooKeeperClient:
         return str(
             await self._request(
                 lambda: self._kazoo.create_async(
-                    path, data, ephemeral=ephemeral, sequence=sequence, makepath=not ephemeral
+                    path,
+                    data,
+                    ephemeral=ephemeral,
+                    sequence=sequence,
+                    makepath=not ephemeral,
+                    **self._acl(path),
                 )
             )
         )
@@ -366,7 +398,9 @@ class ZooKeeperClient:
         for operation in operations:
             match operation:
                 case Create(path, data, ephemeral, sequence):
-                    transaction.create(path, data or b"", ephemeral=ephemeral, sequence=sequence)
+                    transaction.create(
+                        path, data or b"", ephemeral=ephemeral, sequence=sequence, **self._acl(path)
+                    )
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
                 case Check(path, version):
@@ -385,6 +419,8 @@ class ZooKeeperClient:
                     return await self._sent(send)
             except _INTERRUPTED:
                 await asyncio.sleep(RETRY_DELAY_SECONDS)
+            except AuthFailedError as error:
+                raise ZooKeeperError(self._login_refused()) from error
             except KazooException as error:
                 if self._closed:
                     raise ZooKeeperClosedError("the ZooKeeper session was closed") from error

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from uuid import uuid4
 
@@ -14,6 +15,7 @@ from headrace.broker.config import sections
 from headrace.broker.config.keys import parse_section
 from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
+from headrace.broker.zk.access import ZooKeeperAccess
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
 from headrace.mirror.aggregate.cluster import Cluster
 from headrace.mirror.aggregate.embedded_cluster import EmbeddedCluster
@@ -107,6 +109,7 @@ async def connect(cluster: Cluster) -> Connected:
         settings.zookeeper_connect or "",
         session_timeout_ms=timeout_ms,
         connection_timeout_ms=settings.zookeeper_connection_timeout_ms or timeout_ms,
+        access=ZooKeeperAccess.of(cluster.properties, os.environ),
     )
     await zookeeper.connect()
     return zookeeper, Session(zookeeper, timeout_ms, cluster.clock)

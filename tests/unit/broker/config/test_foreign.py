@@ -36,8 +36,8 @@ def test_every_key_is_read_somewhere_or_said_to_have_no_effect() -> None:
         ("principal.builder.class", foreign.PRINCIPAL_BUILDER, "a.Builder"),
         ("ssl.engine.factory.class", "", "a.Factory"),
         ("zookeeper.metadata.migration.enable", "False", "true"),
-        ("zookeeper.set.acl", "false", "true"),
-        ("zookeeper.ssl.client.enable", "false", "true"),
+        ("zookeeper.ssl.crl.enable", "false", "true"),
+        ("zookeeper.ssl.ocsp.enable", "false", "true"),
     ],
 )
 def test_what_somebody_relies_on_is_refused_with_what_is_allowed(name: str, good: str, bad: str) -> None:

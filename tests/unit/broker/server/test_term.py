@@ -48,7 +48,7 @@ class World:
 
     async def begin(self) -> Term:
         client = ZooKeeperClient(
-            "", session_timeout_ms=6000, connection_timeout_ms=6000, make_kazoo=lambda hosts, ms: self.kazoo
+            "", session_timeout_ms=6000, connection_timeout_ms=6000, make_kazoo=lambda *_: self.kazoo
         )
         await client.connect()
         await client.create(paths.CONTROLLER_EPOCH, b"1")
