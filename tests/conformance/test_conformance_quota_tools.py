@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka_oracle import run_tool
 from sessions import Pair
-from test_conformance_clients import agree
+from test_conformance_clients import agree, make_topic
 
 Configs = Callable[..., list[str]]
 CLIENT_QUOTAS = (
@@ -41,11 +40,9 @@ def entity(kind: str, name: str | None) -> tuple[str, ...]:
     )
 
 
-USERS = [
+ENTITIES = [
     (entity("users", "CN=alice/é"), CLIENT_QUOTAS),
     (entity("users", None), "request_percentage=200"),
-]
-ENTITIES = [
     ((*entity("users", "CN=alice/é"), *entity("clients", "app 1")), CLIENT_QUOTAS),
     ((*entity("users", None), *entity("clients", None)), "producer_byte_rate=5"),
     (entity("clients", "app 1"), CLIENT_QUOTAS),
@@ -63,11 +60,10 @@ def test_quotas_are_set_shown_and_removed(
     names = ",".join(quota.partition("=")[0] for quota in quotas.split(","))
 
     def script(bootstrap: str) -> list[list[str]]:
-        kinds = ("--entity-type", "clients") if "clients" in named else ("--entity-type", "ips")
         return [
             configs(bootstrap, "--alter", *named, "--add-config", quotas),
             configs(bootstrap, "--describe", *named),
-            configs(bootstrap, "--describe", *kinds),
+            configs(bootstrap, "--describe", *named[:2]),
             configs(bootstrap, "--alter", *named, "--delete-config", names),
             configs(bootstrap, "--describe", *named),
         ]
@@ -78,24 +74,47 @@ def test_quotas_are_set_shown_and_removed(
 
 
 @pytest.mark.long
-def test_quotas_of_users_are_stored_alike(pair: Pair, configs: Configs) -> None:
-    """What it shows of users it asks for with their credentials."""
+def test_java_producers_are_slowed_down_to_their_rate_and_told(
+    pair: Pair, configs: Configs, kafka_jars: Path
+) -> None:
+    """Ten seconds' worth at once, then as much again at the rate."""
+    rate, size = 100_000, 1000
 
-    def script(bootstrap: str) -> list[object]:
-        chroot = "/headrace" if bootstrap == pair.headrace.bootstrap else "/kafka"
-        found: list[object] = []
-        for named, quotas in USERS:
-            configs(bootstrap, "--alter", *named, "--add-config", quotas)
-            users = pair.znodes.get_children(f"{chroot}/config/users")
-            found.append(
-                {user: json.loads(pair.znodes.get(f"{chroot}/config/users/{user}")[0]) for user in users}
-            )
-            names = ",".join(quota.partition("=")[0] for quota in quotas.split(","))
-            configs(bootstrap, "--alter", *named, "--delete-config", names)
-            found.append(pair.znodes.get_children(f"{chroot}/config/users"))
-        return found
+    def script(bootstrap: str) -> tuple[float, float]:
+        make_topic(bootstrap, "java-throttled")
+        client = entity("clients", "java-throttled")
+        configs(bootstrap, "--alter", *client, "--add-config", f"producer_byte_rate={rate}")
+        load = (
+            "--topic",
+            "java-throttled",
+            "--num-records",
+            "1500",
+            "--record-size",
+            str(size),
+            "--throughput",
+            "-1",
+        )
+        how = (
+            "--producer-props",
+            f"bootstrap.servers={bootstrap}",
+            "client.id=java-throttled",
+            "batch.size=5000",
+        )
+        tool = "org.apache.kafka.tools.ProducerPerformance"
+        ended = run_tool(kafka_jars, tool, *load, "--print-metrics", *how)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        throttle = re.search(r"produce-throttle-time-max:\S+\s*:\s*([\d.]+)", ended.stdout)
+        speed = re.search(r"1500 records sent, ([\d.]+) records/sec", ended.stdout)
+        assert throttle is not None
+        assert speed is not None
+        configs(bootstrap, "--alter", *client, "--delete-config", "producer_byte_rate")
+        return float(throttle[1]), 1500 / float(speed[1])
 
-    assert "12.5" in str(agree(pair, script)[0])
+    ours, theirs = (script(bootstrap) for bootstrap in (pair.headrace.bootstrap, pair.kafka.bootstrap))
+    for throttle_ms, took_s in (ours, theirs):
+        assert throttle_ms > 40
+        assert 3.5 < took_s < 8
+    assert ours[1] == pytest.approx(theirs[1], abs=1.5)
 
 
 @pytest.mark.long
