@@ -26,8 +26,18 @@ UNQUOTABLE = re.compile(r'["\\\x00-\x1f\x7f]')
 Login = Mapping[str, Any]
 
 
-def client_properties(security: str, trusted: str, logins: Iterable[Login]) -> dict[str, str]:
-    """What a client that asks brokers is told, all of it in one file. `trusted` are certificates in PEM."""
+def client_properties(
+    security: str, trusted: str, logins: Iterable[Login], sources: Iterable[str] = ()
+) -> dict[str, str]:
+    """What a client that asks brokers is told, all of it in one file. `trusted` are certificates in PEM.
+
+    Who asks about copies also asks their `sources`, under the names that the mirror has for that.
+    """
+    own = _client_properties(security, trusted, logins)
+    return own | {f"mirror.{source}.{key}": value for source in sources for key, value in own.items()}
+
+
+def _client_properties(security: str, trusted: str, logins: Iterable[Login]) -> dict[str, str]:
     properties = {"security.protocol": PROTOCOLS[security]}
     if security != PLAINTEXT:
         properties |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted.strip()}

@@ -8,6 +8,7 @@ knows the cluster's members, it also warns of brokers that the inventory does no
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -16,7 +17,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import wait_until
 
 from headrace.broker.client.blocking_cluster import BlockingCluster
-from headrace.broker.client.bootstrap import parse_bootstrap
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.security import ClientSecurity
+from headrace.broker.client.settings_file import client_settings
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import k03_metadata, k19_create_topics
 from headrace.broker.wire.client.view import addresses_of
@@ -174,6 +177,17 @@ def patiently(cluster: BlockingCluster, ask: Callable[[], str | None], timeout_s
         raise TopicsError(f"After {timeout_s} s {wrong}: look into the brokers' logs.")
 
 
+def secured(module: AnsibleModule) -> Bootstrap:
+    """Whom to ask, and how; in check mode its file may not be there yet, and nobody lets it in without. Raises TopicsError."""
+    path = module.params["command_config"]
+    if module.check_mode and not os.path.exists(path):
+        path = None
+    try:
+        return Bootstrap(module.params["bootstrap_servers"], ClientSecurity.of(client_settings(path or None)))
+    except ValueError as error:
+        raise TopicsError(f"Brokers cannot be asked: {error}.") from error
+
+
 def run(module: AnsibleModule, cluster: BlockingCluster, timeout_s: int) -> tuple[list[str], list[str]]:
     """The names of the topics that were, or would be, created, and what is to be said of brokers that nobody knows."""
     wanted = module.params["topics"]
@@ -212,9 +226,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     timeout_s = CHECK_TIMEOUT_S if module.check_mode else module.params["timeout_s"]
-    addresses = parse_bootstrap(module.params["bootstrap_servers"])
     try:
-        with closing(BlockingCluster(addresses, CLIENT_ID, timeout_s + PATIENCE_S)) as cluster:
+        asked = secured(module)
+        made = BlockingCluster(asked.addresses, CLIENT_ID, timeout_s + PATIENCE_S, asked.security)
+        with closing(made) as cluster:
             created, unknown = run(module, cluster, timeout_s)
     except TopicsError as error:
         module.fail_json(msg=str(error))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deployments import Deployment
 from long_runs import first_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -138,15 +139,44 @@ def test_playbooks_are_sound_for_every_inventory(checked_in: Any, playbook: str,
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_the_example_inventory_passes_every_check_that_needs_no_host(checked_in: Any) -> None:
-    result = checked_in("example").play("preflight.yml", "--tags", "inventory")
+@pytest.fixture
+def example(tmp_path: Path) -> Deployment:
+    """A copy of inventory/example with what it leaves to those who copy it: log-ins."""
+    inventory = tmp_path / "mine"
+    shutil.copytree(CHECKOUT / "inventory" / "example", inventory)
+    for tier in ("live", "offline"):
+        (inventory / "group_vars" / f"{tier}.yml").write_text(
+            "headrace_logins_secret: [{username: kit-1, password: c4n4ry-of-the-kit}]\n"
+        )
+    return Deployment(inventory=inventory, root=tmp_path / "var")
+
+
+def test_the_example_inventory_passes_every_check_that_needs_no_host(example: Deployment) -> None:
+    refused = example.play("preflight.yml", "--tags", "inventory")
+    assert refused.returncode != 0
+    assert "ca.pem holds no certificates to trust (No such file or directory): " in refused.stdout
+    assert example.play("certificates.yml", "--check").returncode == 0
+    assert not (example.inventory / "certificates").exists()
+    made = example.play("certificates.yml")
+    assert made.returncode == 0, made.stdout
+    result = example.play("preflight.yml", "--tags", "inventory")
     assert result.returncode == 0, result.stdout
+    assert "c4n4ry" not in refused.stdout + made.stdout + result.stdout
+
+
+def test_the_example_asks_for_log_ins(checked_in: Any) -> None:
+    result = checked_in("example").play("preflight.yml", "--tags", "inventory")
+    assert result.returncode != 0
+    assert (
+        "headrace_security is tls_sasl and there is no headrace_logins_secret: give it one" in result.stdout
+    )
 
 
 @pytest.mark.long
 def test_a_bundle_with_a_flipped_bit_is_refused_before_any_host_is_asked(
-    checked_in: Any, tmp_path: Path
+    example: Deployment, tmp_path: Path
 ) -> None:
+    assert example.play("certificates.yml").returncode == 0
     bundles = {}
     for name in ("audit", "broker", "load", "registry", "zookeeper"):
         (tmp_path / f"{name}.tar").write_text(name)
@@ -160,14 +190,12 @@ def test_a_bundle_with_a_flipped_bit_is_refused_before_any_host_is_asked(
     manifest = {"version": "0.1.0", "python": "3.11", "machine": "x86_64", "bundles": bundles}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     (tmp_path / "load.tar").write_text("Load")
-    result = checked_in("example").play("site.yml", "-e", f"release_dir={tmp_path}")
+    result = example.play("site.yml", "-e", f"release_dir={tmp_path}")
     assert result.returncode != 0
     assert f"{tmp_path}/load.tar has the SHA-256 " in result.stdout
     assert "ssh" not in result.stdout
     # Going back needs nothing of what lies here: a preflight of its own asks the hosts.
-    back = checked_in("example").play(
-        "rollback.yml", "-e", f"release_dir={tmp_path}", "--limit", "zookeeper[0]"
-    )
+    back = example.play("rollback.yml", "-e", f"release_dir={tmp_path}", "--limit", "zookeeper[0]")
     assert "has the SHA-256" not in back.stdout
     assert "does not answer (ssh to zk-1.east.example.com" in back.stdout
 

@@ -73,6 +73,10 @@ def names_of(pattern: str) -> list[str]:
 def copy_of_the_example(folder: Path) -> Path:
     inventory = folder / "production"
     shutil.copytree(EXAMPLE, inventory)
+    for tier in ("live", "offline"):
+        (inventory / "group_vars" / f"{tier}.yml").write_text(
+            "headrace_logins_secret: [{username: kit-1, password: c4n4ry-of-the-kit}]\n"
+        )
     tree = yaml.safe_load((EXAMPLE / "hosts.yml").read_text(encoding="utf-8"))
     for group in tree["all"]["children"].values():
         if "hosts" in group:
@@ -113,6 +117,8 @@ def written_since(lab: SmallLab, host: str) -> list[str]:
 def test_a_check_of_bare_hosts_changes_nothing_and_says_what_a_roll_out_would_do(lab: SmallLab) -> None:
     for host in lab.hosts:
         lab.on(host, "touch", "/run/before")
+    made = lab.play("certificates.yml")
+    assert made.returncode == 0, made.output
     checked = lab.play("site.yml", "--check", "--diff")
     assert checked.returncode == 0, checked.output[-6000:]
     assert {host: found for host in lab.hosts if (found := written_since(lab, host))} == {}

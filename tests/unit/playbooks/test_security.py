@@ -76,6 +76,9 @@ def test_a_client_finds_all_of_it_in_one_file() -> None:
     assert found["ssl.truststore.certificates"] == PEM.strip()
     assert 'username="kit-2"' in found["sasl.jaas.config"]
     assert "sasl.jaas.config" not in client_properties("tls", PEM, LOGINS)
+    with_sources = client_properties("tls", PEM, LOGINS, ["dc-east"])
+    assert with_sources["mirror.dc-east.security.protocol"] == "SSL"
+    assert with_sources["mirror.dc-east.ssl.truststore.certificates"] == PEM.strip()
 
 
 def test_a_command_asks_as_the_service_of_its_host_does() -> None:

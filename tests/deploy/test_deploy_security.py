@@ -1,0 +1,202 @@
+"""A pipeline that serves is secured in three roll-outs, and given other certificates, while producers publish to it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import headrace
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from deployments import Deployment, copy_of_local
+
+NETWORK = 75
+EAST, OFFLINE = f"127.{NETWORK}.1", f"127.{NETWORK}.3"
+PASSWORD = "c4n4ry-of-the-kit"
+TOPIC = "clicks"
+PUBLISHED_A_SECOND = 100
+# One live datacenter and the offline one, without loads and auditor: what they need of brokers, counters and registries need too.
+HOSTS = ("--limit", "all:!dc_west:!offline-load-1:!offline-audit-1")
+SECURED = f"""
+headrace_security: tls_sasl
+headrace_logins_secret:
+  - {{username: kit-1, password: {PASSWORD}}}
+"""
+
+
+class Publisher:
+    """Publishes numbers, each once, and keeps which were acknowledged and what failed."""
+
+    def __init__(self, name: str, settings: dict[str, Any]) -> None:
+        self.name = name
+        self.acknowledged: list[str] = []
+        self.failed: list[str] = []
+        self._producer = Producer(
+            {
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": 120_000,
+                **settings,
+            }
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _told(self, error: Any, message: Any) -> None:
+        (self.failed if error else self.acknowledged).append(str(error or message.value().decode()))
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            if self._ended.wait(1 / PUBLISHED_A_SECOND):
+                return
+            self._producer.produce(TOPIC, f"{self.name}-{number}".encode(), on_delivery=self._told)
+            self._producer.poll(0)
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        assert self._producer.flush(120) == 0
+        assert self.failed == []
+        assert self.acknowledged
+
+
+def secured_client(inventory: Path) -> dict[str, Any]:
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(inventory / "certificates" / "ca.pem"),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "kit-1",
+        "sasl.password": PASSWORD,
+    }
+
+
+def messages(bootstrap: str, topic: str, settings: dict[str, Any]) -> list[str]:
+    """All values of a topic, in offset order by partition."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "all", "enable.auto.commit": False, **settings}
+    )
+    try:
+        partitions = list(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
+        ends = {
+            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in partitions
+        }
+        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+        found: list[str] = []
+        places = [TopicPartition(topic, partition) for partition, end in ends.items() if end]
+        while any(at.offset < ends[at.partition] for at in consumer.position(places)):
+            for message in consumer.consume(1000, timeout=10):
+                assert message.error() is None
+                found.append((message.value() or b"").decode())
+        return found
+    finally:
+        consumer.close()
+
+
+def is_open(place: tuple[str, int]) -> bool:
+    with suppress(OSError), socket.create_connection(place, 2):
+        return True
+    return False
+
+
+def play(deployment: Deployment, playbook: str, *arguments: str) -> str:
+    done = deployment.play(playbook, *arguments)
+    assert done.returncode == 0, done.stdout[-8000:]
+    assert PASSWORD not in done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def plaintext(alone: None, tmp_path: Path) -> Iterator[Deployment]:
+    """A pipeline without security, with a mirrored topic to publish to."""
+    deployment = copy_of_local(tmp_path, network=NETWORK)
+    variables = deployment.inventory / "group_vars" / "all.yml"
+    text = variables.read_text(encoding="utf-8")
+    topic = "  - {name: pageviews.rejected, partitions: 1}\n"
+    assert topic in text
+    variables.write_text(
+        text.replace(topic, topic + f"  - {{name: {TOPIC}, partitions: 3}}\n"), encoding="utf-8"
+    )
+    try:
+        play(deployment, "site.yml", *HOSTS)
+        yield deployment
+    finally:
+        if (deployment.root / "supervisor.sock").exists():
+            assert deployment.play("down.yml").returncode == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1500)
+def test_a_pipeline_is_secured_while_it_serves(plaintext: Deployment) -> None:
+    variables = plaintext.inventory / "group_vars" / "all.yml"
+    with variables.open("a", encoding="utf-8") as file:
+        file.write(SECURED)
+    refused = plaintext.play("preflight.yml", "--tags", "inventory")
+    assert refused.returncode != 0
+    assert "ca.pem holds no certificates to trust (No such file or directory)" in refused.stdout
+    assert "dc-east-broker-2.pem and dc-east-broker-2.key: missing" in play(plaintext, "certificates.yml")
+
+    before = Publisher("before", {"bootstrap.servers": f"{EAST}.100:9092"})
+    play(plaintext, "site.yml", *HOSTS, "-e", "headrace_security_stage=beside")
+    assert is_open((f"{EAST}.100", 9092))
+    assert is_open((f"{EAST}.100", 9094))
+    secured = {"bootstrap.servers": f"{EAST}.100:9094", **secured_client(plaintext.inventory)}
+    after = Publisher("after", secured)
+    play(plaintext, "site.yml", *HOSTS, "-e", "headrace_security_stage=moved")
+    before.end()
+    play(plaintext, "site.yml", *HOSTS)
+    assert not is_open((f"{EAST}.1", 9092))
+    assert not is_open((f"{EAST}.100", 9092))
+    again = play(plaintext, "site.yml", *HOSTS)
+    assert re.findall(r"changed=([1-9]\d*)", again) == []
+
+    keys = {path: path.read_bytes() for path in plaintext.inventory.glob("certificates/*.key")}
+    play(plaintext, "rotate_certificates.yml", *HOSTS)
+    assert sum(path.read_bytes() != key for path, key in keys.items()) == 7
+    after.end()
+
+    # What was acknowledged is there once, in the live cluster and in its copy.
+    acknowledged = sorted(before.acknowledged + after.acknowledged)
+    assert sorted(messages(f"{EAST}.100:9094", TOPIC, secured_client(plaintext.inventory))) == acknowledged
+    copy = f"dc-east.{TOPIC}"
+    deadline = time.monotonic() + 60
+    while (copied := messages(f"{OFFLINE}.1:9094", copy, secured_client(plaintext.inventory))) and len(
+        copied
+    ) < len(acknowledged):
+        assert time.monotonic() < deadline, f"{len(copied)} of {len(acknowledged)} are copied"
+    assert sorted(copied) == acknowledged
+
+    who_may_what(plaintext)
+    no_secret_is_in_sight(plaintext)
+
+
+def who_may_what(deployment: Deployment) -> None:
+    """Nobody comes in without a password, and an account may do what it was given."""
+    kit = deployment.root / "config" / "dc-east-broker-1" / "client.secret"
+    east = ("--bootstrap", f"{EAST}.1:9094", "--command-config", str(kit))
+    stranger = {**secured_client(deployment.inventory), "sasl.password": "another password"}
+    with pytest.raises(KafkaException):
+        Consumer({"bootstrap.servers": f"{EAST}.100:9094", "group.id": "x", **stranger}).list_topics(
+            timeout=5
+        )
+    assert headrace("topics", "list", *east).returncode == 0
+
+
+def no_secret_is_in_sight(deployment: Deployment) -> None:
+    processes = subprocess.run(
+        ["ps", "axwwe", "-o", "args="], capture_output=True, text=True, check=True
+    ).stdout
+    assert PASSWORD not in processes
+    for path in deployment.root.rglob("*"):
+        if path.is_file() and path.suffix != ".secret" and path.stat().st_size < 50_000_000:
+            assert PASSWORD.encode() not in path.read_bytes(), path
+    assert {path.stat().st_mode & 0o777 for path in deployment.root.rglob("*.secret")} == {0o640}
