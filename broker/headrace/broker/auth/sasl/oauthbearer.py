@@ -15,7 +15,7 @@ _SEPARATOR = "\x01"
 _SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PAIRS = r"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
 _FIRST = re.compile(rf"n,(?:a=({_SASL_NAME}))?,\x01({_PAIRS})\x01", re.ASCII)
-_AUTH = re.compile(r"(\w+)[ ]+([-_.a-zA-Z0-9]+)", re.ASCII)
+_AUTH = re.compile(r"(\w+)[ ]+([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+", re.ASCII)
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+", re.ASCII)
 _AUTH_KEY = "auth"

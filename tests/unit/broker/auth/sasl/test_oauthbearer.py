@@ -11,15 +11,15 @@ FOUND = Authenticated("alice", 60_000)
 
 
 def check(token: str, now_ms: int) -> Authenticated:
-    if token != "good.token.of-alice_":
+    if token != "good.token~of/alice_+==":
         raise RefusedError("not good")
     return FOUND
 
 
 def test_a_good_token_names_its_client() -> None:
-    here = OAuthBearerClient("good.token.of-alice_", [("logicalCluster", "lkc-1")])
+    here = OAuthBearerClient("good.token~of/alice_+==", [("logicalCluster", "lkc-1")])
     first = here.step(b"")
-    assert first == b"n,,\x01auth=Bearer good.token.of-alice_\x01logicalCluster=lkc-1\x01\x01"
+    assert first == b"n,,\x01auth=Bearer good.token~of/alice_+==\x01logicalCluster=lkc-1\x01\x01"
     step = OAuthBearerServer(check).step(first, 0)
     assert (step.answer, step.found) == (b"", FOUND)
     here.step(step.answer)
@@ -47,9 +47,9 @@ def test_a_token_that_is_not_good_is_answered_and_then_refused() -> None:
         b"n,,\x01\x01",
         b"n,,\x01auth=Bearer\x01\x01",
         b"n,,\x01auth=Basic YTpi\x01\x01",
-        b"n,,\x01auth=Bearer good.token.of-alice_\x01",
-        b"n,,auth=Bearer good.token.of-alice_\x01\x01",
-        b"y,,\x01auth=Bearer good.token.of-alice_\x01\x01",
+        b"n,,\x01auth=Bearer good.token~of/alice_+==\x01",
+        b"n,,auth=Bearer good.token~of/alice_+==\x01\x01",
+        b"y,,\x01auth=Bearer good.token~of/alice_+==\x01\x01",
         b"n,,\x01auth=Bearer good token\x01\x01",
         b"\xff\xfe\xfd",
     ],
@@ -62,7 +62,7 @@ def test_what_has_another_form_is_refused(message: bytes) -> None:
 
 def test_a_client_may_not_ask_to_be_somebody_else() -> None:
     def message(name: str) -> bytes:
-        return f"n,a={name},\x01auth=bearer good.token.of-alice_\x01\x01".encode()
+        return f"n,a={name},\x01auth=bearer good.token~of/alice_+==\x01\x01".encode()
 
     assert OAuthBearerServer(check).step(message("alice"), 0).found == FOUND
     with pytest.raises(RefusedError, match="authorization id"):
