@@ -20,7 +20,7 @@ def told(*indexes: int, producers: int) -> list[dict[str, Any]]:
     broker: Any = SimpleNamespace(
         authorizer=None,
         metadata=SimpleNamespace(topics=lambda name: {}),
-        partitions=SimpleNamespace(leader_of=lambda topic, index: SimpleNamespace(log=log)),
+        partitions=SimpleNamespace(replica=lambda topic, index: SimpleNamespace(log=log)),
     )
     request = {"topics": [{"name": "t", "partition_indexes": list(indexes)}]}
     return list(k61_describe_producers.handle(broker, call_in(0), request).elements)  # type: ignore[arg-type]
