@@ -22,6 +22,7 @@ from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import now_ms
 from headrace.mirror import (
+    acl_command,
     config_command,
     cut_transactions,
     group_offsets,
@@ -252,6 +253,7 @@ def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: Bootstrap, dry
         click.echo(group_offsets.told(move, dry_run=dry_run))
 
 
+mirror.add_command(acl_command.sync_acls)
 mirror.add_command(config_command.sync_configs)
 mirror.add_command(rehearse)
 mirror.add_command(restore)

@@ -24,7 +24,8 @@ from headrace.mirror import lineage
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
 BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX = "bootstrap.servers", "topics", "bytes.per.second"
-GROUPS_SUFFIX, CONFIGS_SUFFIX, START_SUFFIX, MODE_SUFFIX = "sync.groups", "sync.configs", "start", "mode"
+GROUPS_SUFFIX, CONFIGS_SUFFIX, ACLS_SUFFIX = "sync.groups", "sync.configs", "sync.acls"
+START_SUFFIX, MODE_SUFFIX = "start", "mode"
 ISOLATION_SUFFIX = "isolation"
 SUFFIXES = (
     BOOTSTRAP_SUFFIX,
@@ -32,6 +33,7 @@ SUFFIXES = (
     LIMIT_SUFFIX,
     GROUPS_SUFFIX,
     CONFIGS_SUFFIX,
+    ACLS_SUFFIX,
     START_SUFFIX,
     MODE_SUFFIX,
     ISOLATION_SUFFIX,
@@ -98,6 +100,8 @@ class SourceConfig:
     """Groups of the source whose offsets are brought here; None: nobody's."""
     sync_configs: bool = True
     """Whether the copies' configurations follow."""
+    sync_acls: bool = False
+    """Whether who may read the topics may read the copies."""
     start: int | None = None
     """Where new copies begin, as ListOffsets has it: a time in milliseconds, or -1 for the end; None: at the log's start."""
     is_aggregate: bool = False
@@ -204,6 +208,7 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         bytes_per_second=_limit(keys[LIMIT_SUFFIX], properties),
         sync_groups=None if groups is None else _pattern(keys[GROUPS_SUFFIX], groups),
         sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
+        sync_acls=_switch(keys[ACLS_SUFFIX], properties.get(keys[ACLS_SUFFIX], "false")),
         start=_start(keys[START_SUFFIX], properties.get(keys[START_SUFFIX], EARLIEST)),
         is_aggregate=is_aggregate,
         security=ClientSecurity.of(properties, f"{PREFIX}{name}."),
@@ -215,7 +220,7 @@ def _is_aggregate(keys: Mapping[str, str], properties: Mapping[str, str]) -> boo
     mode = properties.get(keys[MODE_SUFFIX], COPY)
     if mode not in (COPY, AGGREGATE):
         raise ConfigurationError(keys[MODE_SUFFIX], mode, f"{COPY} or {AGGREGATE}")
-    for suffix in (GROUPS_SUFFIX, CONFIGS_SUFFIX):
+    for suffix in (GROUPS_SUFFIX, CONFIGS_SUFFIX, ACLS_SUFFIX):
         if mode == AGGREGATE and keys[suffix] in properties:
             allowed = (
                 f"nothing beside {keys[MODE_SUFFIX]}={AGGREGATE}, where nothing else than messages is brought"

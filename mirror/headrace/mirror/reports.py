@@ -23,7 +23,7 @@ AGGREGATES_MAX = 250
 """Partitions of aggregates that one report lists."""
 REASON_LENGTH_MAX = 300
 ANSWERS, SILENT, NEVER_REACHED = "answers", "silent", "never reached"
-GROUPS, CONFIGS = "groups", "configs"
+GROUPS, CONFIGS, ACLS = "groups", "configs", "acls"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """What else than messages a broker brings of a source, by its last round: `what` is `GROUPS` or `CONFIGS`.
+    """What else than messages a broker brings of a source, by its last round: `what` is `GROUPS`, `CONFIGS` or `ACLS`.
 
     `succeeded_ms` is None until a round succeeds; the counts are of the last one that did: how many groups or topics are as at
     the source, how many are left alone, and how many messages that groups read are not in the copies yet. `problem` is why the

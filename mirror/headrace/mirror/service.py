@@ -19,6 +19,7 @@ from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage, orders
+from headrace.mirror.acl_rounds import follow_acls
 from headrace.mirror.aggregate import service as aggregates
 from headrace.mirror.aggregate.group import Group
 from headrace.mirror.arrival_log import ArrivalLog
@@ -86,6 +87,7 @@ async def start(host: EmbeddingHost) -> None:
             for running in mirror.sources:
                 tasks.create_task(mirror.follow(running))
                 tasks.create_task(follow_groups(host, running))
+                tasks.create_task(follow_acls(host, running))
                 tasks.create_task(mirror.checker(running).run())
             tasks.create_task(
                 aggregates.run(

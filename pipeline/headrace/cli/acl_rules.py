@@ -85,12 +85,6 @@ def filters(wish: Wish, principals: Sequence[str] = ()) -> list[BindingFilter]:
     ]
 
 
-def exactly(binding: Binding) -> BindingFilter:
-    """The filter that takes nothing else."""
-    pattern, entry = binding
-    return BindingFilter(PatternFilter(*pattern), EntryFilter(*entry))
-
-
 def row(binding: Binding) -> dict[str, str]:
     """As it is shown."""
     pattern, entry = binding

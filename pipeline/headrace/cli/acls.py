@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
-from headrace.broker.auth.acls import Binding, PatternType, of_title
+from headrace.broker.auth.acls import Binding, PatternType, exactly, of_title
 from headrace.broker.auth.operations import CLUSTER_NAME, ResourceType
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.acl_admin import AclAdmin
-from headrace.cli.acl_rules import Wish, bindings, exactly, filters, row
+from headrace.cli.acl_rules import Wish, bindings, filters, row
 from headrace.cli.cluster_admin import ClusterAdmin
 from headrace.cli.shared import bootstrap_option, json_option, print_rows
 

@@ -119,6 +119,12 @@ class BindingFilter(NamedTuple):
         return self.pattern.matches(binding.pattern) and self.entry.matches(binding.entry)
 
 
+def exactly(binding: Binding) -> BindingFilter:
+    """The filter that takes nothing else."""
+    pattern, entry = binding
+    return BindingFilter(PatternFilter(*pattern), EntryFilter(*entry))
+
+
 EVERY_BINDING = BindingFilter(
     PatternFilter(ResourceType.ANY, None, PatternType.ANY),
     EntryFilter(None, None, Operation.ANY, Permission.ANY),

@@ -7,9 +7,9 @@ from typing import Any
 import click
 import pytest
 
-from headrace.broker.auth.acls import Binding, Entry, Pattern, PatternType, Permission
+from headrace.broker.auth.acls import Binding, Entry, Pattern, PatternType, Permission, exactly
 from headrace.broker.auth.operations import CLUSTER_NAME, Operation, ResourceType
-from headrace.cli.acl_rules import Wish, bindings, exactly, filters, row
+from headrace.cli.acl_rules import Wish, bindings, filters, row
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 IDS = ResourceType.TRANSACTIONAL_ID
