@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import ForegroundProcess
+from processes import ForegroundProcess, eventually
 from psutil import Process
 from secured_cluster import CANARY, SecuredCluster, headrace, properties_text
 from tls_kit import signed
@@ -154,6 +154,26 @@ def test_a_registry_that_does_not_know_the_user_is_one_sentence(pipeline: Pipeli
     assert done.returncode == 1
     assert "401" in done.stderr.splitlines()[-1]
     assert CANARY not in done.stderr
+
+
+def test_a_registry_that_brokers_do_not_let_in_says_why_and_goes_on_trying(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    settings = pipeline.cluster.client_settings(password=f"{CANARY}-wrong")
+    file, log = tmp_path / "wrong.properties", tmp_path / "registry.log"
+    file.write_text(properties_text(settings))
+    command = ["-m", "headrace.registry.command", "--listen", "127.0.0.1:0", "--command-config", str(file)]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, *command, "--bootstrap", pipeline.cluster.bootstrap], stderr=stderr
+        )
+    try:
+        eventually(lambda: "refused a log-in by PLAIN" in log.read_text(), timeout_s=40, what="the reason")
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
+    assert CANARY not in log.read_text()
 
 
 def test_no_secret_shows_in_logs_or_in_a_list_of_processes(pipeline: Pipeline) -> None:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.client.entrance import NOT_LET_IN, check_entrance
+from headrace.broker.client.bootstrap_option import require_entrance
 from headrace.broker.client.librdkafka import settings_of
 
 Answer = TypeVar("Answer")
@@ -40,10 +40,7 @@ def reason_of(error: KafkaException) -> str:
 
 def client_settings(bootstrap: Bootstrap) -> dict[str, Any]:
     """For a client of librdkafka, which logs nothing by itself; a cluster that does not let in becomes the command's one line."""
-    try:
-        check_entrance(bootstrap)
-    except NOT_LET_IN as error:
-        raise click.ClickException(f"{error}.") from error
+    require_entrance(bootstrap)
     return {**settings_of(bootstrap), "log_level": 0}
 
 

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.client.bootstrap_option import bootstrap_option
+from headrace.broker.client.bootstrap_option import bootstrap_option, require_entrance
 from headrace.broker.client.librdkafka import settings_of
 from headrace.events.avro_schemas import MONITORING_TOPIC, schema_text, subject_of
 from headrace.events.registry_address import RegistryAddress
@@ -77,6 +77,7 @@ def publish_accounts(
     ours: list[LeftBehind] = []
     published: list[LeftBehind] = []
     if found:
+        require_entrance(bootstrap)
         try:
             encoder = _encoder(registry)
             client = KafkaProducer({**DEFAULTS, **settings_of(bootstrap)})

@@ -24,7 +24,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.client.bootstrap_option import bootstrap_option, given_properties
+from headrace.broker.client.bootstrap_option import (
+    bootstrap_option,
+    given_properties,
+    require_entrance,
+)
 from headrace.events.access_log import PageView, parse
 from headrace.events.avro_schemas import REJECTED_SUFFIX, schema_text
 from headrace.events.registry_address import RegistryAddress
@@ -197,6 +201,7 @@ def replay(
         raise click.UsageError(
             "--bootstrap and --registry are needed to publish (only --check goes without)."
         )
+    require_entrance(bootstrap)
     try:
         producer = Producer(
             bootstrap=bootstrap.servers,

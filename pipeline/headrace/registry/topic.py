@@ -17,6 +17,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.entrance import refusal
 from headrace.broker.client.librdkafka import settings_of
 from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
@@ -120,7 +121,9 @@ class TopicReader:
             admin.create_topics([self._create], request_timeout=10)[self._topic].result()
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            return "" if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS else reason.str()
+            if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return ""
+            return refusal(self._bootstrap) or reason.str()
         return "it was just created"
 
     def _read(self) -> None:

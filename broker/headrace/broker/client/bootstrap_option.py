@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.entrance import NOT_LET_IN, check_entrance
 from headrace.broker.client.security import ClientSecurity
 from headrace.broker.client.settings_file import client_settings
 from headrace.broker.config.keys import ConfigurationError
@@ -58,6 +59,14 @@ def bootstrap_option(
         help=f"Properties for {option}, as Kafka's clients have them: security.protocol, ssl.… and sasl.….",
     )
     return lambda command: where(how(command))
+
+
+def require_entrance(bootstrap: Bootstrap) -> None:
+    """End the command with one sentence where brokers do not let it in."""
+    try:
+        check_entrance(bootstrap)
+    except NOT_LET_IN as error:
+        raise click.ClickException(f"{error}.") from error
 
 
 def given_properties(context: click.Context | None, config_option: str = CONFIG_OPTION) -> Mapping[str, str]:

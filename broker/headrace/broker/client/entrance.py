@@ -16,6 +16,15 @@ NOT_LET_IN: Final = (TlsError, LoginError)
 TIMEOUT_SECONDS: Final = 10.0
 
 
+def refusal(bootstrap: Bootstrap) -> str:
+    """Why brokers do not let in; empty where they do, or none answers."""
+    try:
+        check_entrance(bootstrap)
+    except NOT_LET_IN as error:
+        return str(error)
+    return ""
+
+
 def check_entrance(bootstrap: Bootstrap, client_id: str = "headrace") -> None:
     """Returns where one of the brokers lets in, or none answers; raises one of NOT_LET_IN with a sentence where they refuse."""
     security = bootstrap.security
