@@ -26,7 +26,7 @@ from sessions import (
 )
 from zookeeper_process import ZooKeeperProcess
 
-ALTER_PARTITION, UPDATE_FEATURES, ALLOCATE_PRODUCER_IDS = 56, 57, 67
+ALTER_USER_SCRAM_CREDENTIALS, ALTER_PARTITION, UPDATE_FEATURES, ALLOCATE_PRODUCER_IDS = 51, 56, 57, 67
 NOBODY = 7
 PROPOSALS = {"proposals": "AAAAAAAAQACAAAAAAAAAFA"}
 PRODUCER_IDS = "/latest_producer_id_block"
@@ -380,5 +380,17 @@ def test_features_that_nobody_supports(brokers: BrokerPair) -> None:
             update(other, version, {"feature": "nothing", "max_version_level": 1})
         controller.close()
         other.close()
+
+    brokers.first.compare(script)
+
+
+def test_credentials_are_changed_by_the_controller_alone(brokers: BrokerPair) -> None:
+    def script(session: Session) -> None:
+        known = session.look(METADATA, 5, {"topics": [], "allow_auto_topic_creation": False})
+        other = next(b for b in known["brokers"] if b["node_id"] != known["controller_id"])
+        client = session.another((other["host"], other["port"]))
+        deletions = [{"name": "alice", "mechanism": 1}, {"name": "", "mechanism": 9}]
+        client.ask(ALTER_USER_SCRAM_CREDENTIALS, 0, {"deletions": deletions, "upsertions": []})
+        client.close()
 
     brokers.first.compare(script)

@@ -24,10 +24,15 @@ Answer = dict[str, Any]
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Answer | Deferred[Answer]:
-    if broker.authorizer is not None and not Access(broker.authorizer, call).may_cluster(Operation.DESCRIBE):
-        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return {"error_code": code, "error_message": "Cluster authorization failed.", "results": []}
     users = [each["name"] for each in request["users"] or ()]
+    if broker.authorizer is not None and not Access(broker.authorizer, call).may_cluster(Operation.DESCRIBE):
+        refusal = {
+            "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            "error_message": "Cluster authorization failed.",
+        }
+        # Kafka names nobody in them.
+        results = [{"user": "", "credential_infos": [], **refusal} for _ in users]
+        return {**refusal, "results": results}
     return broker.later("describe-user-scram-credentials", _answer(broker, users))
 
 
