@@ -18,6 +18,7 @@ MAIN_CLASS = "kafka.Kafka"
 POM = Path(__file__).with_name("pom.xml")
 MIRROR_MAKER_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 MIRROR_MAKER_POM = Path(__file__).with_name("mirror_maker_pom.xml")
+STREAMS_POM = Path(__file__).with_name("streams_pom.xml")
 FETCH_TIMEOUT_S = 240
 
 
@@ -38,6 +39,11 @@ def find_jars() -> Path:
 def find_mirror_maker_jars() -> Path:
     """The folder with what MirrorMaker 2 has beyond Kafka's jars; fetched in the same way. Raises NoKafkaError."""
     return _cached(f"mirror-maker-{VERSION}", MIRROR_MAKER_POM, "-DexcludeTransitive=true")
+
+
+def find_streams_jars() -> Path:
+    """The folder with what Kafka Streams has beyond Kafka's jars; fetched in the same way. Raises NoKafkaError."""
+    return _cached(f"kafka-streams-{VERSION}", STREAMS_POM, "-DexcludeTransitive=true")
 
 
 def _cached(name: str, pom: Path, *options: str) -> Path:

@@ -9,6 +9,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from bench import (
     audit_cells,
@@ -20,6 +21,7 @@ from bench import (
     mirror_cells,
     mirror_distance_cells,
     producer_cells,
+    transaction_cells,
 )
 from bench.contest import KAFKA
 from bench.figures import (
@@ -110,7 +112,12 @@ class Judged:
 _CPU = "CPU per message (µs)"
 
 
-def _rate(workload: Workload, times: float) -> Budget:
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+def _rate(workload: _Named, times: float) -> Budget:
     return Budget(
         cell=workload.name,
         figure=messages_per_second,
@@ -125,7 +132,7 @@ def _cpu(workload: Workload, microseconds: float) -> Budget:
     return Budget(cell=workload.name, figure=cpu_us_per_message, what=_CPU, limit=microseconds)
 
 
-def _cpu_ratio(workload: Workload, times: float) -> Budget:
+def _cpu_ratio(workload: _Named, times: float) -> Budget:
     return Budget(cell=workload.name, figure=cpu_us_per_message, what=_CPU, limit=times, is_ratio=True)
 
 
@@ -211,6 +218,11 @@ BUDGETS = (
     _p99(LATENCY_10K),
     _memory(MANY, 200),
     *(budget for workload in CLUSTERED.values() for budget in _replicated(workload)),
+    *(
+        budget
+        for each in transaction_cells.ALL.values()
+        for budget in (_rate(each, 1), _cpu_ratio(each, 0.5))
+    ),
     *_fail_over(fail_over_cells.KILLED, "seconds until all are led", 1),
     *_fail_over(fail_over_cells.STOPPED, "seconds without leader", 1),
     *_fail_over(fail_over_cells.CONTROLLER_KILLED, "seconds until all are led", 5),

@@ -15,16 +15,18 @@ import click
 SOURCE = Path(__file__).with_name("load_generator.c")
 RUN_SECONDS_MAX = 360
 PERCENTILES = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
+TRANSACTIONS = "transactions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one run of the generator saw: messages, seconds, payload bytes, and percentiles of latency if it took any."""
+    """What one run saw: messages, seconds, payload bytes, percentiles of latency if it took any, transactions."""
 
     messages: int
     seconds: float
     bytes: int
     latency: Mapping[str, float] = field(default_factory=dict)
+    transactions: int = 0
 
 
 def build(cache: Path) -> Path:
@@ -53,7 +55,7 @@ def build(cache: Path) -> Path:
 
 
 def run(program: Path, mode: str, /, **options: str | float) -> Outcome:
-    """Run the generator in a mode (produce, consume, latency) with options as the source's head lists them.
+    """Run the generator in a mode (produce, consume, latency, transact) with options as the source's head lists them.
 
     A failed message or a time-out is an error.
     """
@@ -87,4 +89,5 @@ def outcome(running: subprocess.Popen[str]) -> Outcome:
         seconds=seen["seconds"],
         bytes=int(seen["bytes"]),
         latency=latency,
+        transactions=seen.get(TRANSACTIONS, 0),
     )

@@ -3,11 +3,16 @@
  *   load_generator produce NAME=VALUE...   publish and count the acknowledgements
  *   load_generator consume NAME=VALUE...   read `messages` messages from offset 0, all connections together
  *   load_generator latency NAME=VALUE...   publish at a steady rate and read at the same time
+ *   load_generator transact NAME=VALUE...  publish in transactions, one after the other, each of `batch` messages to each partition
  *
  * Names: bootstrap, topic, partitions (1), connections (1), messages (0: no end but `seconds`), seconds (0: no end but
  * `messages`), size (200), batch (messages a record batch may hold; 0: batches of up to 1 MB), acks (1), codec (none),
- * rate (messages a second), trace (none), schema (-1: values are noise of `size` bytes; else flat Avro events, flat_event.avsc, of 200
+ * rate (messages a second), trace (none), input (none), schema (-1: values are noise of `size` bytes; else flat Avro events, flat_event.avsc, of 200
  * bytes on average behind the schema registry's frame).
+ *
+ * In `transact` each connection is a producer with a transactional id of its own, in a thread. With `input`, a topic that has at
+ * least as many partitions as there are connections, each takes its messages from a partition of that, a batch a
+ * transaction, in which it also commits how far it has read. It runs for `seconds`; what counts is what was committed.
  *
  * A connection's messages go round by message: each to the next partition, each message of the run to the next connection.
  *
@@ -36,7 +41,7 @@ enum { NOISE_SIZE = 65536, VALUE_SIZE_MAX = 65536, EVENT_SIZE_MAX = 512, PATH_SI
 static const double WARM_UP_SECONDS = 1;
 
 typedef struct {
-    const char *bootstrap, *topic, *acks, *codec, *trace;
+    const char *bootstrap, *topic, *acks, *codec, *trace, *input;
     long partitions, connections, messages, size, batch, rate, schema;
     double seconds;
 } Options;
@@ -425,6 +430,120 @@ static int latency(const Options *options) {
     return report_latencies(readers, connections, messages, seconds, (double)messages * (double)options->size);
 }
 
+typedef struct {
+    const Options *options;
+    const char *noise;
+    long number, transactions, messages;
+    rd_kafka_t *producer, *consumer;
+    rd_kafka_topic_t *topic;
+    pthread_t thread;
+} Transactor;
+
+static void must(const char *what, rd_kafka_error_t *error) {
+    if (error) die(what, rd_kafka_error_string(error));
+}
+
+static void open_transactor(Transactor *of) {
+    char why[512], name[64];
+    const Options *options = of->options;
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    snprintf(name, sizeof name, "bench-%ld", of->number);
+    set(conf, "bootstrap.servers", options->bootstrap);
+    set(conf, "transactional.id", name);
+    set_number(conf, "batch.num.messages", options->batch);
+    set(conf, "batch.size", "1000000");
+    set(conf, "linger.ms", "50");
+    of->producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
+    if (!of->producer) die("producer", why);
+    of->topic = find_topic(of->producer, options->topic);
+    must("init_transactions", rd_kafka_init_transactions(of->producer, 60000));
+    if (!options->input) return;
+    conf = rd_kafka_conf_new();
+    set(conf, "bootstrap.servers", options->bootstrap);
+    set(conf, "group.id", name);
+    set(conf, "enable.auto.commit", "false");
+    of->consumer = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    if (!of->consumer) die("consumer", why);
+    rd_kafka_poll_set_consumer(of->consumer);
+    rd_kafka_topic_partition_list_t *own = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(own, options->input, (int)of->number)->offset = 0;
+    /* The first group's coordinator is made when it is asked for, and waited for here: a transaction would run out of time. */
+    if (rd_kafka_committed(of->consumer, own, 60000)) die("consumer", "no coordinator");
+    own->elems[0].offset = 0;
+    if (rd_kafka_assign(of->consumer, own)) die("consumer", "no assignment");
+    rd_kafka_topic_partition_list_destroy(own);
+}
+
+static void put(Transactor *of, long partition, const char *value, size_t size) {
+    while (rd_kafka_produce(of->topic, (int)partition, RD_KAFKA_MSG_F_COPY, (void *)value, size, NULL, 0, NULL) == -1) {
+        if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+        rd_kafka_poll(of->producer, 10);
+    }
+}
+
+/* A batch of the input goes to a partition of the output, and how far that was is part of the transaction. */
+static void copy_batch(Transactor *of) {
+    const Options *options = of->options;
+    rd_kafka_topic_partition_list_t *position = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *next = rd_kafka_topic_partition_list_add(position, options->input, (int)of->number);
+    for (long i = 0; i < options->batch; i++) {
+        rd_kafka_message_t *message = rd_kafka_consumer_poll(of->consumer, 30000);
+        if (!message || message->err) die("input", message ? rd_kafka_message_errstr(message) : "give it more");
+        put(of, of->number % options->partitions, message->payload, message->len);
+        next->offset = message->offset + 1;
+        rd_kafka_message_destroy(message);
+    }
+    rd_kafka_consumer_group_metadata_t *group = rd_kafka_consumer_group_metadata(of->consumer);
+    must("send_offsets", rd_kafka_send_offsets_to_transaction(of->producer, position, group, 60000));
+    rd_kafka_consumer_group_metadata_destroy(group);
+    rd_kafka_topic_partition_list_destroy(position);
+}
+
+static void *transact_on(void *argument) {
+    Transactor *of = argument;
+    const Options *options = of->options;
+    const long each = options->input ? options->batch : options->batch * options->partitions;
+    while (!atomic_load(&stopped)) {
+        must("begin", rd_kafka_begin_transaction(of->producer));
+        if (options->input) copy_batch(of);
+        else
+            for (long i = 0; i < each; i++)
+                put(of, i / options->batch, of->noise + ((of->messages + i) * 7919) % NOISE_SIZE, (size_t)options->size);
+        must("commit", rd_kafka_commit_transaction(of->producer, 60000));
+        of->transactions++;
+        of->messages += each;
+    }
+    return NULL;
+}
+
+static int transact(const Options *options) {
+    static Transactor all[CONNECTIONS_MAX];
+    long transactions = 0, messages = 0;
+    for (long c = 0; c < options->connections; c++) {
+        all[c] = (Transactor){.options = options, .noise = make_noise(), .number = c};
+        open_transactor(&all[c]);
+    }
+    const double start = now_seconds();
+    for (long c = 0; c < options->connections; c++)
+        if (pthread_create(&all[c].thread, NULL, transact_on, &all[c])) die("transact", "no thread");
+    sleep_until(start + options->seconds);
+    atomic_store(&stopped, 1);
+    for (long c = 0; c < options->connections; c++) {
+        pthread_join(all[c].thread, NULL);
+        transactions += all[c].transactions;
+        messages += all[c].messages;
+    }
+    const double seconds = now_seconds() - start;
+    for (long c = 0; c < options->connections; c++) {
+        if (all[c].consumer) rd_kafka_consumer_close(all[c].consumer), rd_kafka_destroy(all[c].consumer);
+        rd_kafka_topic_destroy(all[c].topic);
+        rd_kafka_destroy(all[c].producer);
+    }
+    char more[64];
+    snprintf(more, sizeof more, ", \"transactions\": %ld", transactions);
+    return report(messages, seconds, (double)messages * (double)options->size, more);
+}
+
 static int take(Options *options, const char *name, const char *value) {
     const struct { const char *name; const char **text; long *number; } known[] = {
         {"bootstrap", &options->bootstrap, NULL},    {"topic", &options->topic, NULL},
@@ -433,6 +552,7 @@ static int take(Options *options, const char *name, const char *value) {
         {"messages", NULL, &options->messages},      {"size", NULL, &options->size},
         {"batch", NULL, &options->batch},            {"rate", NULL, &options->rate},
         {"schema", NULL, &options->schema},          {"trace", &options->trace, NULL},
+        {"input", &options->input, NULL},
     };
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if (!strcmp(name, known[k].name)) {
@@ -466,6 +586,7 @@ int main(int argc, char **argv) {
         if (!strcmp(argv[1], "produce")) return produce(&options);
         if (!strcmp(argv[1], "consume")) return consume(&options);
         if (!strcmp(argv[1], "latency")) return latency(&options);
+        if (!strcmp(argv[1], "transact")) return transact(&options);
     }
-    die("usage", "produce, consume or latency, then NAME=VALUE...");
+    die("usage", "produce, consume, latency or transact, then NAME=VALUE...");
 }

@@ -110,6 +110,22 @@ def test_latency_is_that_of_every_message_after_the_warm_up(
         assert outcome.latency["max_ms"] < 20_000
 
 
+def test_what_is_committed_counts_and_is_there_for_readers_of_committed_messages(
+    program: Path, peer: Peer
+) -> None:
+    peer.create_topic("transacted", 3)
+    peer.create_topic("input", 2)
+    where = {"bootstrap": peer.bootstrap, "size": 20, "connections": 2, "partitions": 3, "batch": 5}
+    seen = generator.run(program, "transact", **where, topic="transacted", seconds=0.5)
+    assert seen.messages == seen.transactions * 5 * 3 > 0
+    values_of(peer, "transacted", seen.messages, partitions=3)
+    generator.run(program, "produce", bootstrap=peer.bootstrap, topic="input", partitions=2, messages=40_000)
+    peer.create_topic("copied", 3)
+    copied = generator.run(program, "transact", **where, topic="copied", input="input", seconds=0.5)
+    assert copied.messages == copied.transactions * 5 > 0
+    values_of(peer, "copied", copied.messages, partitions=3)
+
+
 def test_events_are_avro_of_their_schema_in_the_registrys_frame(program: Path, peer: Peer) -> None:
     peer.create_topic("events", 2)
     where: dict[str, Any] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -37,7 +38,7 @@ def broker(
     return broker
 
 
-def producer(broker: BrokerProcess, name: str = "copier") -> Producer:
+def producer(broker: BrokerProcess, name: str = "copier", **settings: Any) -> Producer:
     made = Producer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -46,6 +47,7 @@ def producer(broker: BrokerProcess, name: str = "copier") -> Producer:
             # Otherwise librdkafka 2.16 gives its handles of brokers up once all are down, but remembers that of the group's
             # coordinator and waits for it for ever in `send_offsets_to_transaction`, with Apache Kafka 3.9.2 just the same.
             "metadata.recovery.strategy": "none",
+            **settings,
         }
     )
     made.init_transactions(SECONDS)
@@ -104,6 +106,29 @@ def restart(broker: BrokerProcess) -> None:
     broker.start()
 
 
+def lines(broker: BrokerProcess, what: str) -> list[str]:
+    return [line for line in broker.log.read_text().splitlines() if what in line]
+
+
+def test_a_transaction_over_its_time_is_aborted_and_one_that_wants_too_much_time_is_refused(
+    broker: BrokerProcess,
+) -> None:
+    late = producer(broker, "late", **{"transaction.timeout.ms": 1000})
+    late.begin_transaction()
+    write(late, "source", ["in", "vain"])
+    eventually(
+        lambda: read(broker, "source") == [] and lines(broker, "transaction timed out"), what="its end"
+    )
+    with pytest.raises(KafkaException) as fenced:
+        late.commit_transaction(SECONDS)
+    assert fenced.value.args[0].fatal() or fenced.value.args[0].txn_requires_abort()
+    with pytest.raises(KafkaException) as refused:
+        producer(broker, "long", **{"transaction.timeout.ms": 900_001})
+    assert refused.value.args[0].code() == KafkaError.INVALID_TRANSACTION_TIMEOUT
+    (line,) = lines(broker, "INVALID_TRANSACTION_TIMEOUT")
+    assert "long" in line
+
+
 def test_readers_of_committed_records_see_what_was_committed(broker: BrokerProcess) -> None:
     writer = producer(broker, "writer")
     expected = []
@@ -127,6 +152,8 @@ def test_readers_of_committed_records_see_what_was_committed(broker: BrokerProce
     with pytest.raises(KafkaException) as fenced:
         writer.commit_transaction(SECONDS)
     assert fenced.value.args[0].code() == KafkaError._FENCED
+    (line,) = lines(broker, "transactional request refused")
+    assert all(word in line for word in ("EndTransaction", "PRODUCER_FENCED", "writer"))
     successor.begin_transaction()
     write(successor, "source", ["last", "ones"])
     successor.commit_transaction(SECONDS)

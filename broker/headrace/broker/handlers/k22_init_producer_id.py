@@ -15,6 +15,7 @@ from headrace.broker.handlers.access import Access, access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.transactional import for_version
+from headrace.broker.structured_log import get_logger
 from headrace.broker.txn.events import InitProducer
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k22_init_producer_id
@@ -23,6 +24,8 @@ from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH, NO_PRODUCER_I
 API = k22_init_producer_id.API
 VERSIONS = (0, 5)
 FENCED_VERSION = 4
+
+logger = get_logger(__name__)
 
 
 def handle(
@@ -64,6 +67,13 @@ def _begin(
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     timeout_ms = request["transaction_timeout_ms"]
     if not 0 < timeout_ms <= broker.config.transactions.transaction_max_timeout_ms:
+        logger.info(
+            "transactional request refused",
+            request="InitProducer",
+            error=ErrorCode.INVALID_TRANSACTION_TIMEOUT.name,
+            transactional_id=request["transactional_id"],
+            timeout_ms=timeout_ms,
+        )
         return _refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     init = InitProducer(
         transactional_id=request["transactional_id"], timeout_ms=timeout_ms, expected=expected

@@ -26,12 +26,16 @@ from headrace.broker.handlers.produce.outcome import Outcome
 from headrace.broker.handlers.produce.park import all_certain, park
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.producers import ABORT, COMMIT, MARKER_SIZE, Marker
+from headrace.broker.structured_log import get_logger
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k27_write_txn_markers
 
 API = k27_write_txn_markers.API
 VERSIONS = (0, 1)
 ALL = -1
+FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+
+logger = get_logger(__name__)
 
 
 def handle(
@@ -91,6 +95,14 @@ def _write(broker: Services, wanted: dict[str, Any], topic: str, index: int) -> 
             wanted["producer_id"], wanted["producer_epoch"], marker, now_ms=broker.clock.now_ms()
         )
     except KafkaError as error:
+        if error.code in FENCED:
+            logger.info(
+                "marker refused",
+                partition=f"{topic}-{index}",
+                error=error.code.name,
+                producer=f"{wanted['producer_id']}/{wanted['producer_epoch']}",
+                coordinator_epoch=wanted["coordinator_epoch"],
+            )
         return refusal(broker, topic, index, partition, error)
     note_append(broker, topic, partition, 1, MARKER_SIZE, committed_before)
     if topic == OFFSETS_TOPIC:

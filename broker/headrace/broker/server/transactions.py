@@ -23,10 +23,11 @@ from headrace.broker.server.journal import PartitionJournal
 from headrace.broker.server.markers import Leaders, MarkerSender, TaskStarter, WriteLocal
 from headrace.broker.server.peers import Connect
 from headrace.broker.server.verifier import Verifier
+from headrace.broker.structured_log import get_logger
 from headrace.broker.txn.events import IdExpiryDue, MarkersWritten, Overview, Request, SendMarkers
 from headrace.broker.txn.kind import TransactionKind
 from headrace.broker.txn.machine import Shard
-from headrace.broker.txn.refusals import refusal
+from headrace.broker.txn.refusals import STRANGERS, asker, error_of, refusal
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire.partitions import TopicPartition
@@ -36,6 +37,8 @@ TRANSACTIONAL_ID_SIZE_MAX = 32_000
 IDS_SLICE_COUNT = 200
 
 Answer = TypeVar("Answer")
+
+logger = get_logger(__name__)
 
 
 class KnownLeaders(TopicTable, Leaders, Protocol):
@@ -122,7 +125,12 @@ class TransactionCoordinator:
         if not transactional_id or len(transactional_id.encode()) > TRANSACTIONAL_ID_SIZE_MAX:
             deferred.complete(refusal(request, ErrorCode.INVALID_REQUEST))
             return deferred
-        deferred.on_cancel(self._runtime.ask(transactional_id, request, deferred.complete))
+
+        def answered(answer: Answer) -> None:
+            _note(request, answer)
+            deferred.complete(answer)
+
+        deferred.on_cancel(self._runtime.ask(transactional_id, request, answered))
         return deferred
 
     def overviews(self) -> tuple[ErrorCode, list[Overview]]:
@@ -150,6 +158,13 @@ class TransactionCoordinator:
             self._runtime.resign(partition.partition)
 
     def _perform(self, journal: Journal, order: SendMarkers) -> None:
+        if order.is_late:
+            logger.info(
+                "transaction timed out",
+                transactional_id=order.transactional_id,
+                producer_id=order.producer.producer_id,
+                partitions=len(order.partitions),
+            )
         self._sender.send(journal.index, journal.leader_epoch, order)
 
     def _written(self, order: SendMarkers, partitions: frozenset[TopicPartition]) -> None:
@@ -174,3 +189,16 @@ class TransactionCoordinator:
             self._runtime.tell(transactional_id, IdExpiryDue(transactional_id=transactional_id))
         if len(transactional_ids) > IDS_SLICE_COUNT and not self._runtime.is_closed:
             self._scheduler.call_soon(self._expire, transactional_ids[IDS_SLICE_COUNT:])
+
+
+def _note(request: Request[Answer], answer: Answer) -> None:
+    """A line of the log for who is not the producer (any more), or ends what was not begun."""
+    error = error_of(answer)
+    if error in STRANGERS:
+        logger.info(
+            "transactional request refused",
+            request=type(request).__name__,
+            error=error.name,
+            transactional_id=request.transactional_id,  # type: ignore[attr-defined]
+            producer=asker(request),
+        )

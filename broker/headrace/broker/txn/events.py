@@ -115,12 +115,16 @@ class IdExpiryDue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMarkers:
-    """An order: have the leaders of these partitions write the markers of a transaction whose end is decided."""
+    """An order: have the leaders of these partitions write the markers of a transaction whose end is decided.
+
+    `is_late` is one of a transaction whose time was over.
+    """
 
     transactional_id: str
     producer: ProducerEpoch
     is_commit: bool
     partitions: frozenset[TopicPartition]
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,7 +123,7 @@ class Shard:
         match event:
             case TransactionTimedOut():
                 if known.state is State.ONGOING:
-                    _prepare(known.fenced(turn.now_ms), turn)
+                    _prepare(known.fenced(turn.now_ms), turn, is_late=True)
             case MarkersWritten():
                 if known.is_prepared and _producer(known) == event.producer:
                     _marked(known.without(event.partitions), turn)
@@ -301,19 +301,20 @@ def _end(known: Transaction | None, event: EndTransaction, turn: Turn) -> ErrorC
     return ErrorCode.CONCURRENT_TRANSACTIONS if known.is_prepared else ErrorCode.NONE
 
 
-def _prepare(prepared: Transaction, turn: Turn) -> None:
+def _prepare(prepared: Transaction, turn: Turn, *, is_late: bool = False) -> None:
     """The end is decided: nothing but its completion follows."""
     turn.store(prepared)
     turn.decision.cancel_timer(_timeout_key(prepared.transactional_id))
-    _order_markers(prepared, turn)
+    _order_markers(prepared, turn, is_late=is_late)
 
 
-def _order_markers(prepared: Transaction, turn: Turn) -> None:
+def _order_markers(prepared: Transaction, turn: Turn, *, is_late: bool = False) -> None:
     order = SendMarkers(
         transactional_id=prepared.transactional_id,
         producer=_producer(prepared),
         is_commit=prepared.state is State.PREPARE_COMMIT,
         partitions=prepared.partitions,
+        is_late=is_late,
     )
     turn.decision.orders.append(order)
 

@@ -10,14 +10,20 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.txn.events import (
+    AddPartitions,
     DescribeAnswer,
     DescribeTransaction,
+    EndTransaction,
     InitProducer,
     ProducerAnswer,
     Request,
     VerifyPartitions,
 )
 
+# What a client hears whose place another one has taken, that never was the producer, or that ends what it has not begun.
+STRANGERS = frozenset(
+    (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_TXN_STATE)
+)
 _NOT_STORED: Mapping[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -46,3 +52,28 @@ def refusal(request: Request[Any], error: ErrorCode) -> Any:
             return dict.fromkeys(request.partitions, error)
         case _:
             return error
+
+
+def error_of(answer: object) -> ErrorCode:
+    """The error of any request's answer; of several partitions, that of one."""
+    match answer:
+        case ErrorCode():
+            return answer
+        case ProducerAnswer() | DescribeAnswer():
+            return answer.error
+        case Mapping():
+            return next(iter(answer.values()), ErrorCode.NONE)
+        case _:
+            return ErrorCode.NONE
+
+
+def asker(request: Request[Any]) -> str:
+    """Who says that it is the producer, as ID/EPOCH; nothing where nobody says so."""
+    match request:
+        case InitProducer():
+            producer = request.expected
+        case AddPartitions() | VerifyPartitions() | EndTransaction():
+            producer = request.producer
+        case _:
+            producer = None
+    return "" if producer is None else f"{producer.producer_id}/{producer.epoch}"
