@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from bench import contest, generator
 from bench.peers import Peer
 from bench.runs import MESSAGE_SIZE, RawRun, Workshop
+from bench.workloads import MAX_BATCH
 
 BATCH = 50
 INPUT = "input"
@@ -96,8 +97,9 @@ def _input(peer: Peer, cell: Transacting, workshop: Workshop) -> Iterator[None]:
     seconds = max(workshop.effort.seconds, WARM_UP_RUN_SECONDS)
     messages = round(INPUT_MESSAGES_PER_SECOND * seconds)
     with contest.topic(peer, INPUT, cell.producers):
-        where = {"bootstrap": peer.bootstrap, "topic": INPUT, "partitions": cell.producers}
-        generator.run(workshop.generator, "produce", **where, messages=messages, size=MESSAGE_SIZE, batch=0)
+        where = {"bootstrap": peer.bootstrap, "topic": INPUT}
+        load = {"partitions": cell.producers, "messages": messages, "size": MESSAGE_SIZE, "batch": MAX_BATCH}
+        generator.run(workshop.generator, "produce", **where, **load)
         yield
 
 

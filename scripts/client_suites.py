@@ -1,7 +1,8 @@
 """The client suites in docs/compatibility.md: cases counted from the tests, librdkafka's own suite from docs/client-suites.json.
 
 The JSON holds what one run of that suite came to, a row a test number: `headrace` and `kafka` are passed, failed, skipped
-or no broker, and `note` tells why they differ or why both did not pass; `replicated` is a later run on replicated topics. The
+or no broker, and `note` tells why they differ or why both did not pass; `replicated` is a later run on replicated topics, and
+`transactions` one of the numbers that want them. The
 suite is run by hand; nothing of it is here.
 `others` are clients of other families, run by hand, too.
 """
@@ -107,7 +108,7 @@ def section() -> str:
     """The part of the page between its markers."""
     results = json.loads(RESULTS.read_text())
     local = ", ".join(t["test"] for t in results["tests"] if t["headrace"] == "no broker")
-    replicated = results["replicated"]
+    replicated, transactions = results["replicated"], results["transactions"]
     return f"""
 Each of these cases runs the same script against headrace and Apache Kafka at once, and what comes of it must be the same
 (`{TESTS}`):
@@ -120,6 +121,9 @@ librdkafka {results["librdkafka"]}'s own test suite, one process a test number a
 {suite_summary(results)}
 
 {suite_table(results)}
+
+Those that want transactions ({", ".join(transactions["passed"])}) passed on {transactions["date"]},
+{transactions["servers"]}: the table has that run of them.
 
 On {replicated["date"]} it was run against headrace once more, {replicated["servers"]}:
 {len(replicated["passed"])} test numbers passed ({", ".join(replicated["passed"])}). {replicated["note"]}

@@ -115,7 +115,8 @@ def test_what_is_committed_counts_and_is_there_for_readers_of_committed_messages
 ) -> None:
     peer.create_topic("transacted", 3)
     peer.create_topic("input", 2)
-    where = {"bootstrap": peer.bootstrap, "size": 20, "connections": 2, "partitions": 3, "batch": 5}
+    where: dict[str, str | int] = {"bootstrap": peer.bootstrap, "size": 20, "connections": 2}
+    where |= {"partitions": 3, "batch": 5}
     seen = generator.run(program, "transact", **where, topic="transacted", seconds=0.5)
     assert seen.messages == seen.transactions * 5 * 3 > 0
     values_of(peer, "transacted", seen.messages, partitions=3)

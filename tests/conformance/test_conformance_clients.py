@@ -11,9 +11,11 @@ from typing import TypeVar
 import pytest
 from client_admins import ADMINS
 from client_drivers import DRIVERS, Driver, Member, Record
+from client_transactions import TRANSACTIONS, Seen, Step
 from long_runs import first_of
 from processes import eventually
 from sessions import Pair, Session, create_topic
+from transactional_producers import wait_for_transactions
 
 T = TypeVar("T")
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
@@ -196,6 +198,24 @@ def test_members_of_different_libraries_share_a_group(pair: Pair) -> None:
             return [len(member.seen) for member in members]
 
     assert agree(pair, script) == [2 * MESSAGE_COUNT] * 3
+
+
+@pytest.mark.parametrize("client", TRANSACTIONS)
+def test_transactions_are_seen_whole(pair: Pair, client: str) -> None:
+    topic = f"clients-{client}-transactions"
+    steps = [
+        Step([b"a", b"b"], 2, is_commit=True),
+        Step([b"aborted"] * 3, 5, is_commit=False),
+        Step([b"c"], 6, is_commit=True),
+        Step([b"aborted"], 7, is_commit=False),
+    ]
+    wait_for_transactions(pair)
+
+    def script(bootstrap: str) -> Seen:
+        make_topic(bootstrap, topic)
+        return TRANSACTIONS[client](bootstrap, topic, steps)
+
+    assert agree(pair, script) == Seen([b"a", b"b", b"c"], 6)
 
 
 @pytest.mark.parametrize("client", ADMINS)

@@ -134,8 +134,8 @@ class WatchedPartition(Partition):
 
     appended_by_leader: Callable[[memoryview], None]
 
-    def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> Any:
-        result = super().append(records, required_acks=required_acks, now_ms=now_ms)
+    def append_own(self, records: memoryview, *, now_ms: int) -> Any:
+        result = super().append_own(records, now_ms=now_ms)
         self.appended_by_leader(records)
         return result
 

@@ -110,11 +110,7 @@ class Journal(Protocol):
     def log(self) -> PartitionLog: ...
 
     def append(self, batch: bytearray, now_ms: int) -> None:
-        """Raises KafkaError when it is refused."""
-        ...
-
-    def append_in_transaction(self, batch: bytearray, now_ms: int) -> None:
-        """The same, for a batch in a producer's transaction."""
+        """A batch, in a producer's transaction or not. Raises KafkaError when it is refused."""
         ...
 
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:

@@ -31,6 +31,7 @@ def partition_for(key: str, partition_count: int) -> int:
     return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
 
 
+@lru_cache(maxsize=256)
 def java_hash(text: str) -> int:
     """Java's `hashCode` of a string, as an unsigned number of 32 bits.
 

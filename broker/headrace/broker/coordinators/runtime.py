@@ -187,7 +187,7 @@ class Runtime(Generic[ShardType]):
     def _append(self, journal: Journal, decision: Decision[Any], now_ms: int) -> None:
         records, producer = decision.records, decision.producer
         if producer is not None:
-            journal.append_in_transaction(_encoded(records, now_ms, self._kind.codec, producer), now_ms)
+            journal.append(_encoded(records, now_ms, self._kind.codec, producer), now_ms)
             return
         tombstones = all(record.value is None for record in records)
         size = TOMBSTONES_BATCH_COUNT_MAX if tombstones else len(records)

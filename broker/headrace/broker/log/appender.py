@@ -175,8 +175,8 @@ class Appender:
         self._log.body.producers.check_marker(header, marker)
         return self._append_own(records, header, leader_epoch, now_ms)
 
-    def append_in_transaction(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
-        """Append what a coordinator keeps in a producer's transaction: the producer has not numbered it.
+    def append_own(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append what a coordinator of this broker made: its records are known to be sound, and have no numbers of a producer.
 
         Raises MessageTooLargeError, RecordListTooLargeError, InvalidProducerEpochError, StorageError; the log is then as
         it was.
@@ -184,6 +184,7 @@ class Appender:
         header = read_header(records)
         check_sizes(header.size, header.size, self._log.config)
         self._log.body.producers.check_epoch(header)
+        records, header = self._rewritten(records, header, now_ms)
         return self._append_own(records, header, leader_epoch, now_ms)
 
     def _append_own(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -382,14 +383,21 @@ def is_next(last: BatchHeader, header: BatchHeader) -> bool:
 
 def encode_marker(producer_id: int, producer_epoch: int, marker: Marker, now_ms: int) -> bytearray:
     """The control batch that ends a producer's transaction."""
+    return bytearray(_encoded_marker(producer_id, producer_epoch, marker, now_ms))
+
+
+# A transaction's markers are the same in all of its partitions.
+@lru_cache(maxsize=32)
+def _encoded_marker(producer_id: int, producer_epoch: int, marker: Marker, now_ms: int) -> bytes:
     key, value = _MARKER_KEY.pack(0, marker.kind), _MARKER_VALUE.pack(0, marker.coordinator_epoch)
-    return encode_batch(
+    batch = encode_batch(
         [Record(0, now_ms, key, value, [])],
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         transactional=True,
         control=True,
     )
+    return bytes(batch)
 
 
 def read_marker(records: Buffer, position: int, header: BatchHeader) -> Marker | None:

@@ -196,10 +196,10 @@ class Partition:
         self._advance()
         return result
 
-    def append_in_transaction(self, records: memoryview, *, now_ms: int) -> AppendResult:
-        """Append a coordinator's own batch, which is in a producer's transaction, as the leader; raises as `append` does."""
+    def append_own(self, records: memoryview, *, now_ms: int) -> AppendResult:
+        """Append a coordinator's own batch as the leader, for all replicas in sync; raises as `append` does."""
         self._check_may_append(-1)
-        result = self.appender.append_in_transaction(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        result = self.appender.append_own(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance()
         return result
 

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers.refused_writes import RefusedWrites
-from headrace.broker.log.results import AppendResult
 from headrace.broker.replication.partition import Partition
 from headrace.broker.waiting.parking import Waiting
 
@@ -43,17 +41,10 @@ class PartitionJournal:
         return self.partition.log
 
     def append(self, batch: bytearray, now_ms: int) -> None:
-        """Raises KafkaError when it is refused."""
-        self._append(partial(self.partition.append, memoryview(batch), required_acks=-1, now_ms=now_ms))
-
-    def append_in_transaction(self, batch: bytearray, now_ms: int) -> None:
-        """Raises KafkaError when it is refused."""
-        self._append(partial(self.partition.append_in_transaction, memoryview(batch), now_ms=now_ms))
-
-    def _append(self, append: Callable[[], AppendResult]) -> None:
+        """A batch, in a producer's transaction or not. Raises KafkaError when it is refused."""
         directory, committed_before = self.partition.log.directory, self.partition.high_watermark
         try:
-            append()
+            self.partition.append_own(memoryview(batch), now_ms=now_ms)
         except StorageError as error:
             self.refused_writes.refused(directory, error, self.clock.monotonic_ms())
             raise

@@ -10,7 +10,7 @@ TransactionCoordinator.scala. Knows nothing of logs, sockets or clocks (time com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.broker.config.sections import Transactions
@@ -83,6 +83,7 @@ class Shard:
     def __init__(self, config: Transactions, next_producer_id: Callable[[], int | None]) -> None:
         self.config = config
         self.transactions: dict[str, Transaction] = {}
+        self._adopted: Sequence[Record] = ()
         self._next_producer_id = next_producer_id
 
     def __len__(self) -> int:
@@ -154,9 +155,12 @@ class Shard:
     def adopt(self, decision: TransactionDecision) -> None:
         """Take over the transactions as they are to be; the decision's records, which are in the log by now, say the same."""
         self.transactions.update(decision.transactions)
+        self._adopted = decision.records
 
     def apply(self, record: Record) -> None:
         """Change memory by one record that is in the log. Raises RecordFormatError for what Kafka does not write."""
+        if record.value is not None and any(record is adopted for adopted in self._adopted):
+            return
         transactional_id = decode_key(record.key)
         if transactional_id is None:
             return

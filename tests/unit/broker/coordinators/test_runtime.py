@@ -78,10 +78,6 @@ class Book:
             raise NotEnoughReplicasError("too few")
         self.batches.append(bytes(batch))
 
-    def append_in_transaction(self, batch: bytearray, now_ms: int) -> None:
-        assert read_header(batch).is_transactional
-        self.append(batch, now_ms)
-
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
         self.waiting.append(told)
 

@@ -211,7 +211,7 @@ def test_what_a_coordinator_keeps_in_a_transaction_is_not_numbered_by_its_produc
             base_sequence=0,
             transactional=True,
         )
-        return appender.append_in_transaction(memoryview(batch), leader_epoch=0, now_ms=NOW_MS).base_offset
+        return appender.append_own(memoryview(batch), leader_epoch=0, now_ms=NOW_MS).base_offset
 
     assert [append(4), append(4)] == [0, 2], "the second is no repetition of the first"
     log.advance_high_watermark(4)
