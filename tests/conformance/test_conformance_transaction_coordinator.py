@@ -154,40 +154,6 @@ def test_a_second_producer_fences_the_first(pair: Pair) -> None:
     pair.compare(script)
 
 
-def test_what_comes_late_counts_in_the_next_transaction_unless_that_has_another_epoch(pair: Pair) -> None:
-    """KAFKA-17754 and KAFKA-14402, which no broker of that version can tell from what is meant so."""
-    topic = "transactions-late"
-
-    def script(session: Session) -> None:
-        create_topic(session, topic)
-        producer = Producer(session, "late")
-        producer.begin()
-        producer.add(3, {topic: [0]})
-        producer.write(topic, b"first", first=0)
-        producer.end(3, commit=True)
-        producer.settle()
-        # The same end once more, as if it had been sent before and given up, meets the next transaction.
-        producer.add(3, {topic: [0]})
-        producer.write(topic, b"half of the second", first=1)
-        producer.end(3, commit=True)
-        producer.settle()
-        producer.end(3, commit=False)
-        ask_ends(session, topic)
-        late = Producer(session, "late")
-        late.producer_id, late.epoch = producer.producer_id, producer.epoch
-        producer.begin()
-        producer.add(3, {topic: [0]})
-        producer.write(topic, b"third", first=0)
-        late.write(topic, b"late", first=2)
-        late.end(3, commit=True)
-        ask_ends(session, topic)
-        producer.end(3, commit=False)
-        producer.settle()
-        ask_ends(session, topic)
-
-    pair.compare(script)
-
-
 @pytest.mark.parametrize("version", range(5))
 def test_offsets_of_a_group_wait_for_the_marker(pair: Pair, version: int) -> None:
     topic, group = "transactions-of-groups", f"transactional-{version}"

@@ -33,6 +33,7 @@ def test_metrics_count_what_clients_do(dev_cluster: Start) -> None:
     labels = f'{{partition="0",topic="{topic}"}}'
     assert after[f"headrace_log_end_offset{labels}"] == 50
     assert after[f"headrace_high_watermark{labels}"] == 50
+    assert after[f"headrace_last_stable_offset{labels}"] == 50
     assert after[f'headrace_produced_bytes_total{{topic="{topic}"}}'] >= 5000
     assert after[f'headrace_fetched_bytes_total{{topic="{topic}"}}'] >= 5000
     assert after['headrace_requests_total{api="Produce"}'] >= 1

@@ -184,6 +184,7 @@ class Broker:
         self.metrics.elections = self.cluster.control.elections
         self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
         self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
+        self.metrics.transactions = lambda: {} if self.transactions is None else self.transactions.counts()
         self.metrics.zookeeper = self.cluster.membership.watch
         self.readiness = Readiness(self.metrics.opening, self.cluster.membership.watch)
         self.page_server = PageServer(

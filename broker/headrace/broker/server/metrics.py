@@ -39,6 +39,11 @@ PARTITION_GAUGES: tuple[tuple[str, str, Callable[[PartitionLog], int]], ...] = (
     ("headrace_log_end_offset", "Log end offset of led partitions.", lambda log: log.log_end_offset),
     ("headrace_log_start_offset", "Log start offset of led partitions.", lambda log: log.log_start_offset),
     ("headrace_high_watermark", "High watermark of led partitions.", lambda log: log.high_watermark),
+    (
+        "headrace_last_stable_offset",
+        "Last stable offset of led partitions.",
+        lambda log: log.last_stable_offset,
+    ),
     ("headrace_log_size_bytes", "Bytes of led partitions' logs.", lambda log: log.size),
 )
 
@@ -84,6 +89,7 @@ class BrokerMetrics:
         self.is_serving = False
         self.replicas: Callable[[], Iterable[Partition]] = lambda: ()
         self.groups: Callable[[], int] = lambda: 0
+        self.transactions: Callable[[], Mapping[str, int]] = dict
         # The id of the controller, -1 while unknown, and whether it is this broker.
         self.controller: Callable[[], tuple[int, bool]] = lambda: (-1, False)
         # What this broker knows as controller, and how many leaders it elected, (all, unclean).
@@ -286,6 +292,12 @@ class BrokerMetrics:
         yield from self._controller()
         yield GaugeMetricFamily("headrace_partitions", "Replicas here.", len(list(self.replicas())))
         yield GaugeMetricFamily("headrace_groups", "Consumer groups kept here.", self.groups())
+        transactions = GaugeMetricFamily(
+            "headrace_transactional_ids", "Transactional ids kept here, by state.", labels=["state"]
+        )
+        for state, count in self.transactions().items():
+            transactions.add_metric([state], count)
+        yield transactions
         yield CounterMetricFamily("headrace_flushes", "Logs synced.", self.flush_times.count)
         yield CounterMetricFamily(
             "headrace_flush_seconds", "Time that syncing logs took.", self.flush_times.seconds

@@ -7,6 +7,7 @@ turn of the loop is long. Must not know what a transaction is: that is `txn.mach
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence, Sized
 from typing import Protocol, TypeVar
 
@@ -138,6 +139,12 @@ class TransactionCoordinator:
         if self._runtime.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, []
         return ErrorCode.NONE, [o for shard in self._runtime.shards() for o in shard.overviews()]
+
+    def counts(self) -> Counter[str]:
+        """How many transactional ids are here in each state."""
+        return Counter(
+            known.state.shown for shard in self._runtime.shards() for known in shard.transactions.values()
+        )
 
     def close(self) -> None:
         """Stop all timers and markers; waiting requests are answered NOT_COORDINATOR."""

@@ -96,7 +96,7 @@ def test_partitions_figures_are_made_as_the_page_takes_them() -> None:
     read = []
 
     class Log:
-        log_start_offset = high_watermark = size = 0
+        log_start_offset = high_watermark = last_stable_offset = size = 0
 
         @property
         def log_end_offset(self) -> int:
@@ -122,7 +122,9 @@ def test_partitions_figures_are_made_as_the_page_takes_them() -> None:
             break
     assert len(read) == 1
     metrics.offline_replicas = lambda: 2
+    metrics.transactions = lambda: {"Ongoing": 3}
     rest = list(lines(metrics.collect()))
+    assert 'headrace_transactional_ids{state="Ongoing"} 3.0\n' in rest
     assert "headrace_reassigning_partitions 3.0\n" in rest
     assert "headrace_offline_replicas 2.0\n" in rest
 
