@@ -11,6 +11,7 @@ import asyncio
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -108,8 +109,11 @@ def read(url: str, tls: Mapping[str, str]) -> tuple[Key, ...]:
         urllib.request.HTTPErrorProcessor(),
     ):
         opener.add_handler(handler)
-    with opener.open(url, timeout=READ_SECONDS_MAX) as answer:
-        return _keys(answer.read(JWKS_SIZE_MAX + 1))
+    try:
+        with opener.open(url, timeout=READ_SECONDS_MAX) as answer:
+            return _keys(answer.read(JWKS_SIZE_MAX + 1))
+    except HTTPException as error:
+        raise OSError(f"it does not speak HTTP ({type(error).__name__})") from None
 
 
 def _keys(text: bytes) -> tuple[Key, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -87,6 +88,22 @@ def test_answers_that_are_no_keys_are_refused(issuer: Issuer, tmp_path: Path) ->
     issuer.answer = jwks(OLD) + b" " * JWKS_SIZE_MAX
     with pytest.raises(ValueError, match="bytes"):
         read(issuer.url, {})
+
+
+def test_an_issuer_that_speaks_no_http_is_passed_over() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            connection, _ = listening.accept()
+            connection.recv(1000)
+            connection.sendall(b"what\r\n" * 3)
+            connection.close()
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(OSError, match="does not speak HTTP"):
+            read(f"http://127.0.0.1:{listening.getsockname()[1]}/", {})
+        thread.join()
 
 
 def test_an_issuer_by_https_is_trusted_by_the_options_of_the_login_module(

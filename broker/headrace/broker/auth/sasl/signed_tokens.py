@@ -56,7 +56,7 @@ def read_keys(text: str | bytes) -> tuple[Key, ...]:
         if not isinstance(found, list) or len(found) > KEYS_MAX:
             raise ValueError(f"its `keys` is no list of at most {KEYS_MAX}")
         return tuple(KeySet.import_key_set({"keys": found}).keys)
-    except (JoseError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (JoseError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ValueError(f"no set of keys (JWKS) can be read: {error}") from None
 
 

@@ -131,6 +131,7 @@ def test_what_is_no_token_is_refused(text: str) -> None:
     "text",
     [
         "",
+        "[" * 100_000,
         "[]",
         "{}",
         '{"keys": 7}',
