@@ -21,6 +21,7 @@ from bench import (
     mirror_cells,
     mirror_distance_cells,
     producer_cells,
+    quota_cells,
     transaction_cells,
 )
 from bench.contest import KAFKA
@@ -217,6 +218,7 @@ BUDGETS = (
     _p99(LATENCY_1K),
     _p99(LATENCY_10K),
     _memory(MANY, 200),
+    Budget(cell=quota_cells.BYSTANDER, figure=p99_ms, what="p99 (ms)", limit=1, is_ratio=True),
     *(budget for workload in CLUSTERED.values() for budget in _replicated(workload)),
     *(
         budget

@@ -16,12 +16,14 @@ from bench import (
     mirror_cells,
     mirror_distance_cells,
     producer_cells,
+    quota_cells,
     transaction_cells,
 )
 from bench.runs import Group, RawRun, Workshop
 
 GROUPS: tuple[Group, ...] = (
     broker_cells,
+    quota_cells,
     cluster_cells,
     transaction_cells,
     fail_over_cells,
@@ -34,7 +36,7 @@ GROUPS: tuple[Group, ...] = (
     producer_cells,
 )
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
-PAIRED_CELLS = {*broker_cells.cells, *cluster_cells.cells, *transaction_cells.cells} - {
+PAIRED_CELLS = {*broker_cells.cells, *quota_cells.cells, *cluster_cells.cells, *transaction_cells.cells} - {
     broker_cells.START_DEV
 }
 """The cells whose every run has one of Apache Kafka beside it."""
