@@ -20,10 +20,12 @@ from headrace.broker.auth.acls import (
     of_code,
 )
 from headrace.broker.auth.operations import Operation, ResourceType
-from headrace.broker.errors import ErrorCode, KafkaError, SecurityDisabledError, error_of
+from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.handlers.replies import CloseConnectionError
 
-DISABLED = SecurityDisabledError("No Authorizer is configured.")
+REFUSAL_LENGTH_MAX = 1000
+"""Of what a refusal says: it may repeat a name, which may be as long as a string of the protocol."""
+DISABLED = "No Authorizer is configured."
 
 
 def binding_of(creation: Mapping[str, Any]) -> Binding:
@@ -91,5 +93,5 @@ def refusal(error: KafkaError | None) -> dict[str, Any]:
     """How a result says it."""
     return {
         "error_code": 0 if error is None else error.code,
-        "error_message": None if error is None else str(error),
+        "error_message": None if error is None else str(error)[:REFUSAL_LENGTH_MAX],
     }

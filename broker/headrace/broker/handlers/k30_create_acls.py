@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.broker.auth.acls import Binding
 from headrace.broker.auth.operations import CLUSTER_NAME, Operation, ResourceType
-from headrace.broker.errors import InvalidRequestError, KafkaError
+from headrace.broker.errors import InvalidRequestError, KafkaError, SecurityDisabledError
 from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.acl_messages import DISABLED, binding_of, check_definite, refusal
 from headrace.broker.handlers.call import Call
@@ -29,7 +29,7 @@ def handle(
     try:
         require_cluster(broker, call, Operation.ALTER)
         if broker.access_lists is None:
-            raise DISABLED
+            raise SecurityDisabledError(DISABLED)
         for binding in bindings:
             check_definite(binding)
     except KafkaError as error:

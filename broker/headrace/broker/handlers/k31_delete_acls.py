@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.broker.auth.acls import Binding, BindingFilter
 from headrace.broker.auth.operations import Operation
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, SecurityDisabledError
 from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.acl_messages import DISABLED, filter_of, refusal
 from headrace.broker.handlers.call import Call
@@ -29,7 +29,7 @@ def handle(
     try:
         require_cluster(broker, call, Operation.ALTER)
         if broker.access_lists is None:
-            raise DISABLED
+            raise SecurityDisabledError(DISABLED)
     except KafkaError as error:
         return {"filter_results": [{**refusal(error), "matching_acls": []} for _ in filters]}
     return broker.later("delete-acls", _delete(broker.access_lists, filters))
