@@ -211,7 +211,7 @@ class Node:
             files=files,
             bind=lambda listener, network: self._network.listen(self.address),  # type: ignore[return-value,arg-type]
             threads=lambda count: nullcontext(Inline()),
-            connector=lambda security: connect,
+            connector=lambda *_: connect,
             kazoo=lambda *_: kazoo,
         )
 

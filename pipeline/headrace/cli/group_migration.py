@@ -13,8 +13,10 @@ import click
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
+from headrace.broker.zk.access import ZooKeeperAccess
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
 from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
@@ -27,9 +29,11 @@ Offsets = dict[tuple[str, int], int]
 T = TypeVar("T")
 
 
-def migrate(bootstrap: Bootstrap, zookeeper: str, group: str) -> tuple[Offsets, Offsets]:
+def migrate(
+    bootstrap: Bootstrap, zookeeper: str, access: ZooKeeperAccess, group: str
+) -> tuple[Offsets, Offsets]:
     """(what was moved, what was dropped since its partition is no more). Raises ClickException."""
-    found = _ask(zookeeper, lambda offsets: offsets.of_group(group))
+    found = _ask(zookeeper, access, lambda offsets: offsets.of_group(group))
     if not found:
         raise click.ClickException(f"ZooKeeper holds no offsets of group {group!r}; nothing was changed.")
     topics = asked("list topics", lambda: admin_client(bootstrap).list_topics(timeout=TIMEOUT_SECONDS)).topics
@@ -39,7 +43,7 @@ def migrate(bootstrap: Bootstrap, zookeeper: str, group: str) -> tuple[Offsets, 
         if topic in topics and partition in topics[topic].partitions
     }
     commit(bootstrap, group, moved)
-    _ask(zookeeper, lambda offsets: offsets.forget(group))
+    _ask(zookeeper, access, lambda offsets: offsets.forget(group))
     return moved, {key: offset for key, offset in found.items() if key not in moved}
 
 
@@ -64,10 +68,12 @@ def commit(bootstrap: Bootstrap, group: str, offsets: Offsets) -> None:
             )
 
 
-def _ask(zookeeper: str, work: Callable[[ZooKeeperOffsets], Awaitable[T]]) -> T:
+def _ask(zookeeper: str, access: ZooKeeperAccess, work: Callable[[ZooKeeperOffsets], Awaitable[T]]) -> T:
     async def run() -> T:
         session_ms = int(TIMEOUT_SECONDS * 1000)
-        client = ZooKeeperClient(zookeeper, session_timeout_ms=session_ms, connection_timeout_ms=session_ms)
+        client = ZooKeeperClient(
+            zookeeper, session_timeout_ms=session_ms, connection_timeout_ms=session_ms, access=access
+        )
         await client.connect()
         try:
             return await work(ZooKeeperOffsets(client))
@@ -76,5 +82,5 @@ def _ask(zookeeper: str, work: Callable[[ZooKeeperOffsets], Awaitable[T]]) -> T:
 
     try:
         return asyncio.run(run())
-    except (KafkaError, ZooKeeperError) as error:
+    except (ConfigurationError, KafkaError, ZooKeeperError) as error:
         raise click.ClickException(f"{error}.") from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.client.settings_file import client_settings
 from headrace.cli import group_lag
 from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
@@ -105,16 +108,30 @@ def delete(group: str, bootstrap: Bootstrap) -> None:
 @click.argument("group")
 @bootstrap_option
 @click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="The cluster's ZooKeeper.")
+@click.option(
+    "--zk-tls-config-file",
+    "zookeeper_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Properties of how ZooKeeper lets in, as a broker has them: zookeeper.ssl.… and headrace.zookeeper.jaas.file.",
+)
 @json_option
-def migrate(group: str, bootstrap: Bootstrap, zookeeper: str, as_json: bool) -> None:
+def migrate(
+    group: str, bootstrap: Bootstrap, zookeeper: str, zookeeper_file: Path | None, as_json: bool
+) -> None:
     """Move a group's offsets from ZooKeeper, where old consumers commit, to __consumer_offsets.
 
     Stop the group's consumers first. The offsets leave ZooKeeper once the brokers have them; those of partitions that
     are no more are only dropped.
     """
+    from headrace.broker.zk.access import ZooKeeperAccess
     from headrace.cli import group_migration
 
-    moved, dropped = group_migration.migrate(bootstrap, zookeeper, group)
+    try:
+        access = ZooKeeperAccess.of(client_settings(zookeeper_file), os.environ)
+    except ValueError as error:
+        raise click.UsageError(f"--zk-tls-config-file: {error}") from None
+    moved, dropped = group_migration.migrate(bootstrap, zookeeper, access, group)
     if as_json:
         rows = [{"topic": t, "partition": p, "offset": offset} for (t, p), offset in sorted(moved.items())]
         click.echo(json.dumps({"group": group, "moved": rows, "dropped": len(dropped)}))

@@ -159,7 +159,7 @@ class Broker:
             (listener, surroundings.bind(listener, config.network)) for listener in config.listeners
         ]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
-        self._connect = surroundings.connector(self._security_between_brokers)
+        self._connect = surroundings.connector(self._security_between_brokers, self.metrics.count_refusal)
         self.metadata = MetadataCache()
         self.client_usage = client_usage(self.config.quotas)
         is_mirrored = mirrored_names(config.properties)

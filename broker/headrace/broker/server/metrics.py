@@ -56,7 +56,7 @@ class BrokerMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.connections_accepted = 0
-        self.handshakes = self.failed_handshakes = 0
+        self.handshakes = self.failed_handshakes = self.refusals = 0
         self.requests = [0] * KEY_COUNT
         self.request_bytes = [0] * KEY_COUNT
         self.request_sizes = [0] * SIZE_BUCKETS
@@ -130,6 +130,10 @@ class BrokerMetrics:
     def handshake_failed(self) -> None:
         self.failed_handshakes += 1
 
+    def count_refusal(self) -> None:
+        """Another broker did not let this one in."""
+        self.refusals += 1
+
     def failed(self, key: int, error_code: int) -> None:
         known = (key, error_code)
         self.errors[known] = self.errors.get(known, 0) + 1
@@ -155,6 +159,11 @@ class BrokerMetrics:
         )
         yield CounterMetricFamily(
             "headrace_failed_tls_handshakes", "TLS handshakes that failed.", self.failed_handshakes
+        )
+        yield CounterMetricFamily(
+            "headrace_refusals_by_brokers",
+            "Times that another broker did not let this one in.",
+            self.refusals,
         )
         yield GaugeMetricFamily("headrace_connections", "Open client connections.", self.connections())
         yield from self._log_in_families()

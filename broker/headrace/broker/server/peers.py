@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from headrace.broker.client.asynchronous import AsyncLink
+from headrace.broker.client.entrance import NOT_LET_IN
 from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.structured_log import get_logger
@@ -57,11 +58,15 @@ async def connect(
     return await AsyncLink.open(address, client_id, timeout_ms, negotiates=False, security=security)
 
 
-def connector(security: Callable[[], ClientSecurity]) -> Connect:
-    """Connects with what the security is by then."""
+def connector(security: Callable[[], ClientSecurity], refused: Callable[[], None]) -> Connect:
+    """Connects with what the security is by then; `refused()` hears of each broker that does not let in."""
 
     async def connect_now(address: Address, client_id: str, timeout_ms: int) -> Link:
-        return await connect(address, client_id, timeout_ms, security())
+        try:
+            return await connect(address, client_id, timeout_ms, security())
+        except NOT_LET_IN:
+            refused()
+            raise
 
     return connect_now
 

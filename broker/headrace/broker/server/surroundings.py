@@ -41,6 +41,6 @@ class Surroundings:
     """The disk, which calls back with its failures, in any thread."""
     bind: Callable[[Listener, Network], socket.socket] = bind
     threads: Callable[[int], AbstractContextManager[Pool]] = ThreadPoolExecutor
-    connector: Callable[[Callable[[], ClientSecurity]], Connect] = connector
-    """What connects to other brokers, with the security that those want by then."""
+    connector: Callable[[Callable[[], ClientSecurity], Callable[[], None]], Connect] = connector
+    """What connects to other brokers, with the security that those want by then, and who hears of each that refuses."""
     kazoo: MakeKazoo = kazoo_client

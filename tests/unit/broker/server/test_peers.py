@@ -9,13 +9,15 @@ from typing import Any, cast
 
 import pytest
 from scripted_broker import scripted_broker
+from secured_broker import Gate, sasl
 from virtual_time import VirtualLoop
 
 from headrace.broker.replication.model import Endpoint
-from headrace.broker.server.peers import PeerLink, Peers
+from headrace.broker.server.peers import PeerLink, Peers, connector
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.client.exchange import ProtocolError
+from headrace.broker.wire.client.login import LoginError
 from headrace.broker.wire.schema import Api
 
 Message = dict[str, Any]
@@ -144,3 +146,16 @@ def test_a_peer_that_is_forgotten_while_it_is_silent_is_let_go() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.setblocking(False)
         asyncio.run(asyncio.wait_for(script(silent), 30))
+
+
+def test_a_broker_that_does_not_let_in_is_counted() -> None:
+    refusals: list[int] = []
+    connect = connector(lambda: sasl("PLAIN", "wrong"), lambda: refusals.append(1))
+
+    async def run(address: tuple[str, int]) -> None:
+        with pytest.raises(LoginError):
+            await connect(address, "test", 5_000)
+
+    with scripted_broker(Gate(lambda key, message: {}, {})) as broker:
+        asyncio.run(run(broker.address))
+    assert refusals == [1]
