@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import secrets
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
+from urllib.request import urlopen
 
+import confluent_kafka
 import pytest
 from commands import headrace
 from processes import eventually
@@ -18,6 +22,7 @@ from zookeeper_process import ZooKeeperProcess
 from headrace.broker.auth.sasl.exchange import Identity
 from headrace.broker.wire.client.login import LoginError, log_in
 
+SESSION_MS = 1500
 CREATE_TOKEN, RENEW_TOKEN, EXPIRE_TOKEN, DESCRIBE_TOKEN = 38, 39, 40, 41
 
 
@@ -27,7 +32,10 @@ def brokers(
 ) -> Iterator[tuple[SaslBroker, SaslBroker]]:
     home = tmp_path_factory.mktemp("sasl-cluster")
     place = zookeeper.under_chroot(home)
-    quick = {"delegation.token.expiry.check.interval.ms": "200"}
+    quick = {
+        "delegation.token.expiry.check.interval.ms": "200",
+        "listener.name.sasl_ssl.plain.connections.max.reauth.ms": str(SESSION_MS),
+    }
     first, second = (SaslBroker(home / str(n), place, quick, broker_id=n) for n in (1, 2))
     yield first, second
     first.process.end()
@@ -106,3 +114,27 @@ def test_a_token_ends_by_itself_and_so_does_a_session_by_it(brokers: tuple[SaslB
     assert by_token.ask_or_none(METADATA, 1, {"topics": []}) is None
     client.socket.close()
     by_token.socket.close()
+
+
+def test_a_real_client_renews_its_sessions_and_loses_nothing(brokers: tuple[SaslBroker, SaslBroker]) -> None:
+    broker = brokers[0]
+    errors: list[Any] = []
+    settings = broker.librdkafka("SASL_SSL", "PLAIN", error_cb=errors.append)
+    producer = confluent_kafka.Producer({**settings, "enable.idempotence": True})
+    delivered: list[Any] = []
+    end = time.monotonic() + 3 * SESSION_MS / 1000
+    while time.monotonic() < end:
+        producer.produce("renewed", b"value", on_delivery=lambda error, _: delivered.append(error))
+        producer.poll(0.05)
+    assert producer.flush(20) == 0
+    assert errors == []
+    assert set(delivered) == {None}
+    with urlopen(f"http://{broker.metrics_address}/metrics") as answer:
+        metrics = answer.read().decode()
+    renewed = re.search(
+        r'headrace_reauthentications_total\{listener="SASL_SSL",mechanism="PLAIN",result="successful"\} (\S+)',
+        metrics,
+    )
+    assert renewed is not None
+    assert float(renewed[1]) >= 2
+    assert 'headrace_expired_connections_killed_total{listener="SASL_SSL"} 0.0' in metrics
