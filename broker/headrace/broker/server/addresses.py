@@ -64,7 +64,7 @@ def as_ipv4(address: str) -> str:
 
 
 async def resolve(host: str) -> str | None:
-    """The address that is meant; None where nobody knows that name."""
+    """The address that is meant, of IPv4 where there is one; None where nobody knows that name."""
     found = numeric(host)
     if found is not None:
         return found
@@ -72,7 +72,9 @@ async def resolve(host: str) -> str | None:
         names = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return None
-    return as_ipv4(str(names[0][4][0]))
+    # As Java chooses among several.
+    first = next((each for each in names if each[0] == socket.AF_INET), names[0])
+    return as_ipv4(str(first[4][0]))
 
 
 def data_directories(config: BrokerConfig) -> list[str]:
