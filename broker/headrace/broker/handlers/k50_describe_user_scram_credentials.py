@@ -20,6 +20,8 @@ from headrace.broker.wire.api import k50_describe_user_scram_credentials
 
 API = k50_describe_user_scram_credentials.API
 VERSIONS = (0, 0)
+# Of a name that an error repeats: with all of it a long one would not fit into the answer.
+REPEATED_LENGTH = 1000
 Answer = dict[str, Any]
 
 
@@ -53,10 +55,10 @@ def _asked(user: str, count: int, stored: Mapping[str, Mapping[str, str]]) -> An
         return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, "Username must not be empty")
     if count > 1:
         twice = "Cannot describe SCRAM credentials for the same user twice in a single request"
-        return _refused(user, ErrorCode.DUPLICATE_RESOURCE, f"{twice}: {user}")
+        return _refused(user, ErrorCode.DUPLICATE_RESOURCE, f"{twice}: {user[:REPEATED_LENGTH]}")
     if not stored.get(user):
         nobody = "Attempt to describe a user credential that does not exist"
-        return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, f"{nobody}: {user}")
+        return _refused(user, ErrorCode.RESOURCE_NOT_FOUND, f"{nobody}: {user[:REPEATED_LENGTH]}")
     return _described(user, stored[user])
 
 
