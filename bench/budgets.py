@@ -13,6 +13,7 @@ from typing import Protocol
 
 from bench import (
     audit_cells,
+    audit_share_cells,
     broker_cells,
     catching_up_cells,
     fail_over_cells,
@@ -247,6 +248,7 @@ BUDGETS = (
     Budget(cell=audit_cells.SCALE, figure=seconds, what="CPU seconds a round", limit=1),
     Budget(cell=audit_cells.SCALE, figure=memory_mib, what="memory (MiB)", limit=2048),
     Budget(cell=audit_cells.HEADERS_50, figure=cpu_us_per_message, what=_CPU, limit=0.05),
+    Budget(cell=audit_share_cells.SHARE, figure=cpu_percent, what="CPU (% of the pipeline's)", limit=5),
     Budget(cell=producer_cells.ACCOUNTED, figure=cpu_us_per_message, what=_CPU, limit=20),
     Budget(cell=producer_cells.ACCOUNTED, figure=cpu_ratio, what="CPU, × the bare client's", limit=12),
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bench import (
     audit_cells,
+    audit_share_cells,
     broker_cells,
     catching_up_cells,
     cluster_cells,
@@ -33,6 +34,7 @@ GROUPS: tuple[Group, ...] = (
     catching_up_cells,
     load_cells,
     audit_cells,
+    audit_share_cells,
     producer_cells,
 )
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
