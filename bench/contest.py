@@ -81,12 +81,15 @@ def cluster(
     ensemble: str,
     broker_count: int,
     settings: Mapping[str, str] = MappingProxyType({}),
+    authority: Path | None = None,
 ) -> Iterator[Peer]:
     """So many brokers of that kind; with more than one every partition is on all, and `acks=all` waits for two.
 
-    `settings` are added to their server.properties.
+    `settings` are added to their server.properties. With the file of an `authority`, whose certificates the settings name, they
+    have listeners with TLS, too.
     """
     ports = [_free_port() for _ in range(broker_count)]
+    tls_ports = [_free_port() for _ in range(broker_count if authority else 0)]
     bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
     chroot = f"{ensemble}/{data.name}-{ports[0]}"
     began = time.monotonic()
@@ -100,7 +103,12 @@ def cluster(
                 **SETTINGS,
                 "broker.id": str(number),
                 "min.insync.replicas": str(min(2, broker_count)),
-                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "listeners": ",".join(
+                    [
+                        f"PLAINTEXT://127.0.0.1:{port}",
+                        *(f"SSL://127.0.0.1:{tls_port}" for tls_port in tls_ports[number - 1 : number]),
+                    ]
+                ),
                 "log.dirs": str(home / "logs"),
                 "zookeeper.connect": chroot,
                 **settings,
@@ -121,17 +129,29 @@ def cluster(
             others=tuple(others),
             log_directories=tuple(log.parent / "logs" for log in logs),
             zookeeper=chroot,
+            tls_bootstrap=",".join(f"127.0.0.1:{port}" for port in tls_ports),
+            authority=str(authority or ""),
         )
 
 
 @contextlib.contextmanager
-def both(jars: Path | None, data: Path, ensemble: str, broker_count: int = 1) -> Iterator[Sequence[Peer]]:
-    """headrace, and Apache Kafka beside it if there are jars; of each so many brokers."""
+def both(
+    jars: Path | None,
+    data: Path,
+    ensemble: str,
+    broker_count: int = 1,
+    settings: Mapping[str, str] = MappingProxyType({}),
+    authority: Path | None = None,
+) -> Iterator[Sequence[Peer]]:
+    """headrace, and Apache Kafka beside it if there are jars; of each so many brokers, as `cluster` has them."""
+    kinds = [(HEADRACE, "headrace")] if jars is None else [(HEADRACE, "headrace"), (KAFKA, "kafka")]
     with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(cluster(HEADRACE, None, data / "headrace", ensemble, broker_count))]
-        if jars is not None:
-            peers.append(stack.enter_context(cluster(KAFKA, jars, data / "kafka", ensemble, broker_count)))
-        yield peers
+        yield [
+            stack.enter_context(
+                cluster(kind, jars, data / folder, ensemble, broker_count, settings, authority)
+            )
+            for kind, folder in kinds
+        ]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ WARM_UP_SECONDS = {PRODUCE_1: 2, PRODUCE_50: 2, PRODUCE_MAX: 2, LATENCY_10K: 1}
 """How long each workload is part of one round of warming up."""
 
 
-def warm_up(peer: Peer, workshop: Workshop) -> None:
+def warm_up(peer: Peer, workshop: Workshop, *, is_tls: bool = False) -> None:
     """All kinds of load until the JVM has compiled what it will; headrace, which has nothing to compile, once."""
     seconds_min = workshop.effort.warm_up_seconds if peer.name == contest.KAFKA else 0.0
     messages_min = seconds_min * WARM_UP_MESSAGES_PER_SECOND
@@ -36,7 +36,7 @@ def warm_up(peer: Peer, workshop: Workshop) -> None:
     for number in itertools.count():
         with contest.topic(peer, f"warm-{number}", 1) as topic:
             for workload, seconds in WARM_UP_SECONDS.items():
-                workload = replace(workload, replicas=1 + len(peer.others))
+                workload = replace(workload, replicas=1 + len(peer.others), is_tls=is_tls)
                 messages += _flow(workload, peer, topic, seconds, workshop).messages
         if time.monotonic() - began >= seconds_min and messages >= messages_min:
             return
@@ -74,7 +74,7 @@ def _run(workload: Workload, number: int, peer: Peer, standing: str, workshop: W
 
 def _flow(workload: Workload, peer: Peer, topic: str, seconds: float, workshop: Workshop) -> Outcome:
     """Let the generator do the workload on a topic, for so many seconds or, for a fetch, over all that is there."""
-    where = {"bootstrap": peer.bootstrap, "topic": topic}
+    where = peer.where(is_tls=workload.is_tls) | {"topic": topic}
     if workload.kind == "fetch":
         options = workload.settings | where | {"messages": FETCH_MESSAGES}
         return _together(

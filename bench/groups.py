@@ -18,6 +18,7 @@ from bench import (
     mirror_distance_cells,
     producer_cells,
     quota_cells,
+    tls_cells,
     transaction_cells,
 )
 from bench.runs import Group, RawRun, Workshop
@@ -25,6 +26,7 @@ from bench.runs import Group, RawRun, Workshop
 GROUPS: tuple[Group, ...] = (
     broker_cells,
     quota_cells,
+    tls_cells,
     cluster_cells,
     transaction_cells,
     fail_over_cells,
@@ -38,9 +40,13 @@ GROUPS: tuple[Group, ...] = (
     producer_cells,
 )
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
-PAIRED_CELLS = {*broker_cells.cells, *quota_cells.cells, *cluster_cells.cells, *transaction_cells.cells} - {
-    broker_cells.START_DEV
-}
+PAIRED_CELLS = {
+    *broker_cells.cells,
+    *quota_cells.cells,
+    *tls_cells.cells,
+    *cluster_cells.cells,
+    *transaction_cells.cells,
+} - {broker_cells.START_DEV}
 """The cells whose every run has one of Apache Kafka beside it."""
 KAFKA_CELLS = {*PAIRED_CELLS, *fail_over_cells.RIVALLED, *mirror_cells.cells}
 """The cells that have Apache Kafka beside headrace in one run at least."""

@@ -8,7 +8,8 @@
  * Names: bootstrap, topic, partitions (1), connections (1), messages (0: no end but `seconds`), seconds (0: no end but
  * `messages`), size (200), batch (messages a record batch may hold; 0: batches of up to 1 MB), acks (1), codec (none),
  * rate (messages a second), trace (none), input (none), schema (-1: values are noise of `size` bytes; else flat Avro events, flat_event.avsc, of 200
- * bytes on average behind the schema registry's frame).
+ * bytes on average behind the schema registry's frame), authority (none; else TLS, with the
+ * certificates of this file).
  *
  * In `transact` each connection is a producer with a transactional id of its own, in a thread. With `input`, a topic that has at
  * least as many partitions as there are connections, each takes its messages from a partition of that, a batch a
@@ -41,7 +42,7 @@ enum { NOISE_SIZE = 65536, VALUE_SIZE_MAX = 65536, EVENT_SIZE_MAX = 512, PATH_SI
 static const double WARM_UP_SECONDS = 1;
 
 typedef struct {
-    const char *bootstrap, *topic, *acks, *codec, *trace, *input;
+    const char *bootstrap, *topic, *acks, *codec, *trace, *input, *authority;
     long partitions, connections, messages, size, batch, rate, schema;
     double seconds;
 } Options;
@@ -92,6 +93,13 @@ static void set_number(rd_kafka_conf_t *conf, const char *name, long value) {
     char number[32];
     snprintf(number, sizeof number, "%ld", value);
     set(conf, name, number);
+}
+
+static void connect_to(rd_kafka_conf_t *conf, const Options *options) {
+    set(conf, "bootstrap.servers", options->bootstrap);
+    if (!options->authority) return;
+    set(conf, "security.protocol", "ssl");
+    set(conf, "ssl.ca.location", options->authority);
 }
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
@@ -169,7 +177,7 @@ static void open_producers(Clients *clients, const Options *options, int is_hast
     for (long c = 0; c < clients->count; c++) {
         char why[512];
         rd_kafka_conf_t *conf = rd_kafka_conf_new();
-        set(conf, "bootstrap.servers", options->bootstrap);
+        connect_to(conf, options);
         set(conf, "acks", options->acks);
         set(conf, "compression.codec", options->codec);
         set_number(conf, "batch.num.messages", options->batch > 0 ? options->batch : 100000);
@@ -292,7 +300,7 @@ static void open_reader(Reader *reader, const Options *options, long connections
     char why[512];
     const long kilobytes = QUEUED_KILOBYTES / connections;
     rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", options->bootstrap);
+    connect_to(conf, options);
     set(conf, "queued.min.messages", "1000000");
     set_number(conf, "queued.max.messages.kbytes", kilobytes > QUEUED_KILOBYTES_MIN ? kilobytes : QUEUED_KILOBYTES_MIN);
     set(conf, "fetch.wait.max.ms", is_hasty ? "500" : "100");
@@ -553,6 +561,7 @@ static int take(Options *options, const char *name, const char *value) {
         {"batch", NULL, &options->batch},            {"rate", NULL, &options->rate},
         {"schema", NULL, &options->schema},          {"trace", &options->trace, NULL},
         {"input", &options->input, NULL},
+        {"authority", &options->authority, NULL},
     };
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if (!strcmp(name, known[k].name)) {

@@ -24,6 +24,7 @@ class Workload:
     connections: int = 1
     replicas: int = 1
     """With more than one every message is acknowledged when all replicas in sync have it."""
+    is_tls: bool = False
 
     @property
     def name(self) -> str:
@@ -34,6 +35,8 @@ class Workload:
             parts.append(f"{self.connections} connections")
         if self.replicas != 1:
             parts.append(f"{self.replicas} replicas")
+        if self.is_tls:
+            parts.append("TLS")
         return ", ".join(parts)
 
     @property
@@ -102,3 +105,13 @@ CLUSTERED = {
     )
 }
 """Those of three brokers that replicate."""
+SECURED = {
+    workload.name: workload
+    for workload in (
+        Workload(kind="produce", batch=50, is_tls=True),
+        Workload(kind="produce", is_tls=True),
+        Workload(kind="fetch", is_tls=True),
+        Workload(kind="latency", rate=1_000, is_tls=True),
+    )
+}
+"""Those of one broker over TLS."""
