@@ -46,6 +46,7 @@ from bench.runs import HEADRACE
 from bench.workloads import (
     CLUSTERED,
     FETCH,
+    FETCH_BY_TLS,
     FETCH_OF_64,
     LATENCY_1K,
     LATENCY_1K_OF_3,
@@ -57,6 +58,7 @@ from bench.workloads import (
     PRODUCE_1_TO_64,
     PRODUCE_50,
     PRODUCE_50_BY_50,
+    PRODUCE_50_BY_TLS,
     PRODUCE_50_TO_8,
     PRODUCE_50_TO_64,
     PRODUCE_MAX,
@@ -220,6 +222,10 @@ BUDGETS = (
     _p99(LATENCY_10K),
     _memory(MANY, 200),
     Budget(cell=quota_cells.BYSTANDER, figure=p99_ms, what="p99 (ms)", limit=1, is_ratio=True),
+    _rate(PRODUCE_50_BY_TLS, 1),
+    _cpu_ratio(PRODUCE_50_BY_TLS, 0.5),
+    _rate(FETCH_BY_TLS, 1),
+    _cpu_ratio(FETCH_BY_TLS, 0.5),
     *(budget for workload in CLUSTERED.values() for budget in _replicated(workload)),
     *(
         budget

@@ -1,4 +1,4 @@
-"""One broker over TLS beside Apache Kafka: produce, fetch from the page cache, latency; both with one version, cipher and key.
+"""One broker over TLS beside Apache Kafka: produce, fetch from the page cache; both with one version, cipher and key.
 
 Measured as one broker is without TLS (`broker_cells`), whose cells say what the encryption costs.
 """

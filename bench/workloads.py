@@ -105,13 +105,7 @@ CLUSTERED = {
     )
 }
 """Those of three brokers that replicate."""
-SECURED = {
-    workload.name: workload
-    for workload in (
-        Workload(kind="produce", batch=50, is_tls=True),
-        Workload(kind="produce", is_tls=True),
-        Workload(kind="fetch", is_tls=True),
-        Workload(kind="latency", rate=1_000, is_tls=True),
-    )
-}
+PRODUCE_50_BY_TLS = Workload(kind="produce", batch=50, is_tls=True)
+FETCH_BY_TLS = Workload(kind="fetch", is_tls=True)
+SECURED = {workload.name: workload for workload in (PRODUCE_50_BY_TLS, FETCH_BY_TLS)}
 """Those of one broker over TLS."""

@@ -7,12 +7,8 @@ goes away without a byte (a load balancer that looks whether the port is open) i
 
 from __future__ import annotations
 
-import fcntl
-import select
 import socket
 import ssl
-import struct
-import termios
 from asyncio import TimerHandle
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,8 +26,7 @@ HANDSHAKE_SIZE_MAX = 1 << 16
 # RFC 8446: a record's type and version and size, then its message's type and size.
 _HEAD_SIZE = 9
 _HANDSHAKE_RECORD = 0x16
-# linux/tcp.h: where tcp_info has the bytes received.
-_RECEIVED_AT, _TCP_INFO_SIZE = 128, 136
+_RECEIVE_SIZE = 1 << 14
 REASONS = {
     "CERTIFICATE_VERIFY_FAILED": "its certificate is not trusted here",
     "HTTP_REQUEST": "it speaks HTTP",
@@ -62,11 +57,17 @@ class Handshake:
         closed: Callable[[Handshake], None],
         failed: Callable[[], None],
     ) -> None:
-        self._raw = sock
-        self._tls = tls
+        self._socket = sock
+        self._listener = tls
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        # The first bytes, how many have come, and what is still to leave.
+        self._head = b""
+        self._received_size = 0
+        self._unsent = b""
+        self._is_watched = False
         self._turns = turns
         self._secured, self._closed, self._failed = secured, closed, failed
-        self._socket: ssl.SSLSocket | None = None
         self._fd = sock.fileno()
         self.host = host
         self.listener = tls.name
@@ -103,7 +104,7 @@ class Handshake:
         if reason is not None:
             logger.warning("connection closed", peer=self.peer, reason=reason)
         self._leave()
-        (self._socket or self._raw).close()
+        self._socket.close()
         self._closed(self)
 
     def close_after_replies(self, reason: str | None = None) -> None:
@@ -111,61 +112,75 @@ class Handshake:
         self.close(reason)
 
     def _step(self) -> None:
-        sock = self._socket
-        if sock is None:
-            sock = self._begin()
-            if sock is None:
+        """As far as what the client has sent, and what it takes, allows."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self._flush()
+                if self._outgoing_is_stuck or not self._receive():
+                    return
+            else:
+                self._flush()
+                if not self._outgoing_is_stuck:
+                    self._done()
                 return
-        try:
-            sock.do_handshake()
-        except ssl.SSLWantReadError:
-            self._turns.watch(self._fd, writable=False)
-            if _taken_size(sock) > HANDSHAKE_SIZE_MAX:
-                self._fail(f"its handshake takes more than {HANDSHAKE_SIZE_MAX} bytes")
-        except ssl.SSLWantWriteError:
-            self._turns.watch(self._fd, writable=True)
-        else:
-            self._done(sock)
 
-    def _begin(self) -> ssl.SSLSocket | None:
-        """Look at what the client sent first; None while that is too little, or after it was refused."""
+    def _receive(self) -> bool:
+        """Hand OpenSSL what the client sent next; False while there is nothing, or after it was refused."""
         try:
-            head = self._raw.recv(_HEAD_SIZE, socket.MSG_PEEK)
+            data = self._socket.recv(_RECEIVE_SIZE)
         except BlockingIOError:
-            return None
-        if not head:
+            return False
+        if not data and not self._received_size:
             self.close()
-            return None
-        if head[0] != _HANDSHAKE_RECORD:
-            self._fail(f"it does not speak TLS, as the listener {self._tls.name} does")
-        elif _message_size(head) > HANDSHAKE_SIZE_MAX:
+            return False
+        self._head += data[: _HEAD_SIZE - len(self._head)]
+        self._received_size += len(data)
+        if not data:
+            self._incoming.write_eof()
+        elif self._head[0] != _HANDSHAKE_RECORD:
+            self._fail(f"it does not speak TLS, as the listener {self.listener} does")
+        elif _message_size(self._head) > HANDSHAKE_SIZE_MAX:
             self._fail(f"its first message would take more than {HANDSHAKE_SIZE_MAX} bytes")
-        elif len(head) == _HEAD_SIZE or self._is_half_closed():
-            self._socket = self._tls.context.wrap_socket(
-                self._raw, server_side=True, do_handshake_on_connect=False
-            )
-            return self._socket
-        return None
+        elif self._received_size > HANDSHAKE_SIZE_MAX:
+            self._fail(f"it takes more than {HANDSHAKE_SIZE_MAX} bytes")
+        else:
+            self._incoming.write(data)
+        return not self.is_closed
 
-    def _is_half_closed(self) -> bool:
-        poll = select.poll()
-        poll.register(self._fd, select.POLLRDHUP)
-        return bool(poll.poll(0))
+    @property
+    def _outgoing_is_stuck(self) -> bool:
+        return bool(self._unsent)
 
-    def _done(self, sock: ssl.SSLSocket) -> None:
-        if refusal := self._tls.refusal(sock.cipher()):
+    def _flush(self) -> None:
+        """Send what OpenSSL has to say; a full socket is waited for."""
+        self._unsent += self._outgoing.read()
+        if self._unsent:
+            with suppress(BlockingIOError):
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+        if self._is_watched != bool(self._unsent):
+            self._is_watched = bool(self._unsent)
+            self._turns.watch(self._fd, writable=self._is_watched)
+
+    def _done(self) -> None:
+        if refusal := self._listener.refusal(self._tls.cipher()):
             self._fail(refusal)
             return
         try:
-            name = self._tls.principals.name_of(sock.getpeercert(binary_form=True))
+            name = self._listener.principals.name_of(self._tls.getpeercert(binary_form=True))
         except NoRuleError as error:
             self._fail(str(error))
             return
         self._leave()
-        self._secured(self, TlsTransport(sock), name)
+        transport = TlsTransport(self._socket, self._tls, self._incoming, self._outgoing)
+        self._secured(self, transport, name)
 
     def _fail(self, reason: str) -> None:
+        """Give it up, and let the client know as far as OpenSSL has words for it."""
         self._failed()
+        with suppress(OSError):
+            self._flush()
         self.close(f"the TLS handshake failed: {reason}")
 
     def _timed_out(self) -> None:
@@ -175,9 +190,7 @@ class Handshake:
     def _leave(self) -> None:
         self.is_closed = True
         self._timer.cancel()
-        with suppress(OSError):
-            # A client that was gone before its socket was wrapped has none any more.
-            self._turns.leave(self._fd)
+        self._turns.leave(self._fd)
 
 
 def _message_size(head: bytes) -> int:
@@ -201,13 +214,3 @@ def reason_of(error: OSError | ValueError) -> str:
     if is_alert:
         return f"the client {ALERTS.get(alert, 'ends it: ' + alert.lower().replace('_', ' '))}"
     return str(reason.lower().replace("_", " "))
-
-
-def _taken_size(sock: socket.socket) -> int:
-    """How many bytes were received and are not in the kernel any more."""
-    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
-    if len(info) < _TCP_INFO_SIZE:
-        return 0
-    (received,) = struct.unpack_from("Q", info, _RECEIVED_AT)
-    (unread,) = struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.FIONREAD, b"\0\0\0\0"))
-    return int(received - unread)

@@ -6,6 +6,7 @@ go; a connection without traffic for `connections.max.idle.ms` is closed. Owns t
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from asyncio import AbstractEventLoop
@@ -136,25 +137,29 @@ class Acceptor:
         for connection in nsmallest(excess, others, key=lambda c: (c.is_used, c.idle_since_ms)):
             connection.close("max.connections is reached")
 
-    def _serve(self, transport: Transport, client: Client, listener: Listener) -> None:
-        self._connections.add(
-            Connection(
-                transport,
-                client,
-                self._broker,
-                self._metrics,
-                self._turns,
-                self._holdings,
-                self._closed,
-                None if self._log_ins is None else self._log_ins.at(listener),
-            )
+    def _serve(self, transport: Transport, client: Client, listener: Listener) -> Connection:
+        connection = Connection(
+            transport,
+            client,
+            self._broker,
+            self._metrics,
+            self._turns,
+            self._holdings,
+            self._closed,
+            None if self._log_ins is None else self._log_ins.at(listener),
         )
+        self._connections.add(connection)
+        return connection
 
     def _shake_hands(self, sock: socket.socket, host: str, listener: Listener) -> None:
         def secured(handshake: Handshake, transport: TlsTransport, name: str) -> None:
             self._connections.discard(handshake)
             self._metrics.handshakes += 1
-            self._serve(transport, Client(host, listener.name, principal=Principal(USER, name)), listener)
+            client = Client(host, listener.name, principal=Principal(USER, name))
+            connection = self._serve(transport, client, listener)
+            # A request may have come with the end of the handshake, of which the socket tells nothing.
+            connection.heard(select.EPOLLIN)
+            self._turns.want(connection)
 
         assert self._tls is not None, "listeners with TLS have something to serve with"
         handshake = Handshake(

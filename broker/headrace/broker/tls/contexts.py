@@ -21,8 +21,6 @@ from headrace.broker.tls.stores import KeyStore, key_store, trust_store
 
 VERIFY = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-# SSL_OP_ENABLE_KTLS of OpenSSL 3, which Python's ssl names from 3.12 on; without effect where it is not built in.
-OP_ENABLE_KTLS = 1 << 3
 # A handshake takes three, at most.
 ROUNDS_COUNT = 10
 
@@ -41,7 +39,7 @@ def server_context(settings: Mapping[str, str]) -> ssl.SSLContext:
             "ssl.keystore.location", "", "the file with the broker's key and certificate"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | OP_ENABLE_KTLS
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_mode = VERIFY[tls.ssl_client_auth]
     _set_versions(context, tls)
     _load_keys(context, keys)

@@ -207,7 +207,7 @@ def test_no_more_is_taken_than_the_bound(worlds: Any, caplog: pytest.LogCaptureF
                 world.client.sendall(piece)
             world.loop.settle()
     assert (world.secured, world.closed, world.failed) == ([], 1, 1)
-    assert reason_of(caplog) == f"its handshake takes more than {HANDSHAKE_SIZE_MAX} bytes"
+    assert reason_of(caplog) == f"it takes more than {HANDSHAKE_SIZE_MAX} bytes"
 
 
 def chunks(content: bytes, size: int) -> list[bytes]:
@@ -249,10 +249,23 @@ def test_a_client_that_does_not_trust_the_broker(
 
 def test_a_suite_of_tls_1_3_that_is_not_wanted(worlds: Any, caplog: pytest.LogCaptureFixture) -> None:
     world = worlds(ssl_cipher_suites="TLS_AES_256_GCM_SHA384")
-    refusal = world.handshake._tls.refusal
+    refusal = world.handshake._listener.refusal
     assert refusal(("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256)) is None
     assert "TLS_AES_128_GCM_SHA256 is none of ssl.cipher.suites" in refusal(
         ("TLS_AES_128_GCM_SHA256", "TLSv1.3", 128)
     )
     world.run()
     assert len(world.secured) == 1
+
+
+def test_a_request_that_comes_with_the_end_of_the_handshake(worlds: Any) -> None:
+    world = worlds()
+    world.client.sendall(world.step())
+    world.loop.settle()
+    last = world.step()
+    world.tls.write(b"request")
+    world.client.sendall(last + world.outward.read())
+    world.loop.settle()
+    ((transport, _),) = world.secured
+    space = memoryview(bytearray(20))
+    assert transport.receive_into(space) == 7
