@@ -108,8 +108,11 @@ def _run_of(
         return None
     if head.acks not in (-1, 0, 1) or head.topic in INTERNAL_TOPICS:
         return None
-    if rights is not None and not rights.may(Operation.WRITE, ResourceType.TOPIC, head.topic):
-        return None
+    if rights is not None:
+        # A refusal is noted when the request is served alone.
+        if not rights.may(Operation.WRITE, ResourceType.TOPIC, head.topic, quietly=True):
+            return None
+        rights.may(Operation.WRITE, ResourceType.TOPIC, head.topic)
     partition = broker.partitions.get(head.topic, head.partition_index)
     # What has to be unpacked takes its time.
     if partition is None or not partition.is_leader or partition.log.opens_batches:
