@@ -62,12 +62,16 @@ def identity_of(security: ClientSecurity) -> Identity:
     module = security.login_module
     if security.mechanism != OAUTHBEARER:
         return Identity(security.mechanism, module.username, module.password, module.is_token)
-    extensions = tuple(
+    return Identity(OAUTHBEARER, bearer=token_of(security).text, extensions=extensions_of(module))
+
+
+def extensions_of(module: LoginModule) -> tuple[tuple[str, str], ...]:
+    """What is said beside a token (KIP-342)."""
+    return tuple(
         (name.removeprefix(EXTENSION_PREFIX), value)
         for name, value in module.options.items()
         if name.startswith(EXTENSION_PREFIX)
     )
-    return Identity(OAUTHBEARER, bearer=token_of(security).text, extensions=extensions)
 
 
 def token_of(security: ClientSecurity) -> Token:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from headrace.broker.auth.sasl.exchange import OAUTHBEARER
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.client.identities import identity_of, token_of
+from headrace.broker.client.identities import extensions_of, identity_of, token_of
 from headrace.broker.client.security import HIDDEN, JAAS_KEY, ClientSecurity
 from headrace.broker.config.keys import ConfigurationError
 
@@ -56,7 +56,11 @@ def _tls(security: ClientSecurity) -> dict[str, Any]:
 def _sasl(security: ClientSecurity) -> dict[str, Any]:
     mechanism = security.mechanism
     if mechanism == OAUTHBEARER:
-        return {"sasl.mechanism": mechanism, "oauth_cb": lambda _: tuple(token_of(security))}
+        extensions = dict(extensions_of(security.login_module))
+        return {
+            "sasl.mechanism": mechanism,
+            "oauth_cb": lambda _: (*token_of(security), "", extensions),
+        }
     identity = identity_of(security)
     if identity.is_token:
         allowed = (

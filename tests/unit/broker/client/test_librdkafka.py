@@ -68,3 +68,19 @@ def test_a_delegation_token_is_refused_that_the_library_could_not_show() -> None
     module = jaas("SCRAM-SHA-256").replace(";", ' tokenauth="true";')
     with pytest.raises(ConfigurationError, match="knows no delegation tokens"):
         told({**sasl_settings("SCRAM-SHA-256"), "sasl.jaas.config": module})
+
+
+def test_the_library_asks_us_for_tokens_without_anybody_polling(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("e30.e30.sig")
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(),
+        "sasl.jaas.config": f'{module} required extension_zone="east";',
+    }
+    ask = told(settings)["oauth_cb"]
+    assert callable(ask)
+    text, _, name, extensions = ask("")
+    assert (text, name, extensions) == ("e30.e30.sig", "", {"zone": "east"})
