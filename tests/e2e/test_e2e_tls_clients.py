@@ -176,6 +176,28 @@ def test_a_slow_reader_gets_a_large_answer_whole(broker: TlsBroker) -> None:
     assert len(at_once) > 8_000_000
 
 
+def test_a_request_in_one_segment_with_the_end_of_the_handshake(broker: TlsBroker) -> None:
+    """The socket tells nothing of it any more when the handshake is done."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = context_of(broker, "SSL").wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+    with socket.create_connection(broker.address("SSL"), timeout=10) as sock:
+        while True:
+            try:
+                tls.do_handshake()
+                break
+            except ssl.SSLWantReadError:
+                sock.sendall(outgoing.read())
+                incoming.write(sock.recv(1 << 14))
+        tls.write(b"\0\0\0\x0b\0\x12\0\0\0\0\0\1\0\1c")
+        sock.sendall(outgoing.read())
+        answer = b""
+        while not answer:
+            incoming.write(sock.recv(1 << 14))
+            with suppress(ssl.SSLWantReadError):
+                answer = tls.read(100)
+        assert answer[4:8] == b"\0\0\0\1"
+
+
 def refused(broker: TlsBroker, line: str, attempt: Any) -> None:
     """The attempt fails, and the log tells it once, in a line with these words."""
     before = broker.log.count(line)

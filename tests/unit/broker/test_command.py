@@ -28,6 +28,16 @@ REFUSED = {
         "headrace.metrics.listner is no key that headrace or Apache Kafka knows: the nearest is headrace.metrics.listener.",
     ),
     "a key like nothing": ("zzzz=1", "zzzz is no key that headrace or Apache Kafka knows: take it out."),
+    "a listener with TLS without a key": (
+        "listeners=PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093",
+        "ssl.keystore.location= is not allowed: give the file with the broker's key and certificate.",
+    ),
+    "a store that is not there, of one listener": (
+        "listeners=PLAINTEXT://127.0.0.1:9092,SSL://127.0.0.1:9093\n"
+        "listener.name.ssl.ssl.keystore.type=PEM\nlistener.name.ssl.ssl.keystore.location=/no/such",
+        "listener.name.ssl.ssl.keystore.location=/no/such is not allowed: "
+        "give a file that can be read (No such file or directory).",
+    ),
     "a listener where nobody could log in": (
         "listeners=PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093\nsasl.enabled.mechanisms=KERBEROS",
         "sasl.enabled.mechanisms=KERBEROS is not allowed: give for listener SASL_PLAINTEXT one or more of PLAIN, SCRAM-SHA-256, "

@@ -113,6 +113,14 @@ def test_a_size_out_of_bounds_is_refused_at_once_and_hands_over_the_frames_befor
     assert [bytes(view) for view in raised.value.frames] == [b"good"]
 
 
+@pytest.mark.parametrize("hello", [b"\x16\x03\x01\x02", b"\x16\x03\x03\x00"])
+def test_a_client_that_speaks_tls_is_told_of_as_such(hello: bytes) -> None:
+    decoder = FrameDecoder(size_max=104857600)
+    decoder.writable()[:4] = hello
+    with pytest.raises(FrameError, match="it speaks TLS, which this listener does not"):
+        decoder.received(4)
+
+
 def test_a_frame_of_exactly_the_largest_size_passes() -> None:
     assert feed(FrameDecoder(size_max=1000), frame(b"x" * 1000), 100) == [b"x" * 1000]
 
