@@ -19,6 +19,7 @@ from mirrored_clusters import OFFLINE, SOURCE, TOPIC, MirroredClusters
 from node import SESSION_SECONDS, Node
 from replicas_seen import contents, is_settled, replicas_of
 
+from headrace.broker.zk.access import ZooKeeperAccess
 from headrace.broker.zk.client import ZooKeeperClient
 
 _STARTING: ContextVar[Node] = ContextVar("_STARTING")
@@ -72,7 +73,7 @@ def _members_of_nodes() -> Iterator[None]:
             session.freeze(seconds)
         pause(node, seconds)
 
-    def make(hosts: str, timeout_ms: int) -> SimulatedKazoo:
+    def make(hosts: str, timeout_ms: int, access: ZooKeeperAccess) -> SimulatedKazoo:
         node = _STARTING.get()
         session = SimulatedKazoo(node._ensemble, SESSION_SECONDS)
         sessions.setdefault(node, []).append(session)
