@@ -107,7 +107,7 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         # (first offset, marker's offset) of ended transactions whose marker is not yet below the high watermark.
         self._ended: list[tuple[int, int]] = []
-        self._verifications = Verifications()
+        self.verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -153,14 +153,19 @@ class ProducerStates:
     def begin_verification(
         self, producer_id: int, sequence: int, epoch: int, now_ms: int
     ) -> Verification | None:
-        """What a transactional batch needs beside its coordinator's word; None for one of a transaction that is open here."""
+        """What a transactional batch needs beside its coordinator's word; None for one of a transaction that is open here.
+
+        While others of its producer wait it has to as well, so that it overtakes none.
+        """
         if producer_id in self._open:
-            return None
-        return self._verifications.begin(producer_id, sequence, epoch, now_ms)
+            if not self.verifications.is_waited_in(producer_id):
+                return None
+            return Verification(now_ms, sequence, epoch)
+        return self.verifications.begin(producer_id, sequence, epoch, now_ms)
 
     def is_verified(self, producer_id: int, verification: Verification) -> bool:
         """Whether the producer's transaction is open here, or may begin now: that no marker came since `verification` began."""
-        return producer_id in self._open or self._verifications.get(producer_id) is verification
+        return producer_id in self._open or self.verifications.get(producer_id) is verification
 
     def check_verified(self, header: BatchHeader, verification: Verification | None) -> None:
         """Whether the transaction of this batch is open here, or may begin with it: to be asked in the turn that appends it.
@@ -178,7 +183,7 @@ class ProducerStates:
             and _find(producer.batches, header)
         ):
             return
-        known = self._verifications.get(producer_id)
+        known = self.verifications.get(producer_id)
         if known is None or known is not verification:
             raise InvalidTransactionStateError(
                 f"Producer {producer_id} has no open transaction here: abort the transaction, and begin another one."
@@ -231,13 +236,13 @@ class ProducerStates:
         producer.last_timestamp_ms = header.max_timestamp
         if header.is_transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = self._open[header.producer_id] = base_offset
-            self._verifications.forget(header.producer_id)
+            self.verifications.forget(header.producer_id)
 
     def end_transaction(
         self, header: BatchHeader, base_offset: int, marker: Marker
     ) -> AbortedTransaction | None:
         """Take in a commit or abort marker; returns the transaction that it aborts, if it does."""
-        self._verifications.forget(header.producer_id)
+        self.verifications.forget(header.producer_id)
         producer = self._producer(header)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = header.max_timestamp
@@ -280,7 +285,7 @@ class ProducerStates:
         Transactions whose markers are visible are forgotten, too, should nobody have asked for the last stable offset.
         """
         self.last_stable_offset(high_watermark)
-        self._verifications.expire(now_ms, expiration_ms)
+        self.verifications.expire(now_ms, expiration_ms)
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
@@ -295,7 +300,7 @@ class ProducerStates:
         self._producers.clear()
         self._open.clear()
         self._ended.clear()
-        self._verifications.clear()
+        self.verifications.clear()
 
     def encode(self) -> bytes:
         """The content of a `.snapshot` file."""

@@ -33,12 +33,13 @@ class Verification:
 
 
 class Verifications:
-    """The entries of a partition, by producer id, oldest first."""
+    """The entries of a partition, by producer id, oldest first, and how many batches of each producer wait."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_waiting")
 
     def __init__(self) -> None:
         self._entries: dict[int, Verification] = {}
+        self._waiting: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -53,6 +54,20 @@ class Verifications:
             del self._entries[next(iter(self._entries))]
         made = self._entries[producer_id] = Verification(now_ms, sequence, epoch)
         return made
+
+    def is_waited_in(self, producer_id: int) -> bool:
+        """Whether a batch of the producer waits, be its transaction open here by now or not."""
+        return producer_id in self._waiting
+
+    def wait(self, producer_id: int) -> None:
+        """A batch waits until `go_on`."""
+        self._waiting[producer_id] = self._waiting.get(producer_id, 0) + 1
+
+    def go_on(self, producer_id: int) -> None:
+        """A batch waits no longer, whatever becomes of it."""
+        left = self._waiting.pop(producer_id, 0) - 1
+        if left > 0:
+            self._waiting[producer_id] = left
 
     def get(self, producer_id: int) -> Verification | None:
         return self._entries.get(producer_id)

@@ -61,7 +61,7 @@ def test_the_first_batch_needs_an_entry_and_those_behind_it_none(led: Led) -> No
 def test_a_marker_takes_the_entry_away(led: Led, kind: int) -> None:
     late = led.begin()
     led.end(kind)
-    assert len(led.log.producers._verifications) == 0
+    assert len(led.log.producers.verifications) == 0
     with pytest.raises(InvalidTransactionStateError):
         led.write(late)
     # The next transaction's entry is another one.

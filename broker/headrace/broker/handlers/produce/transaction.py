@@ -1,7 +1,7 @@
 """A request in a transaction: what may be appended is, what the coordinator has to be asked about waits for its answer.
 
 Invariant: a batch that waits is overtaken by none of its producer's for the same partition: those wait, too, and are asked
-about behind it.
+about behind it, even when one before it has begun the transaction in the meantime.
 """
 
 from __future__ import annotations
@@ -82,14 +82,30 @@ def _wait(
 ) -> Deferred[Parts]:
     partitions = [TopicPartition(waiter.item[0], waiter.item[1]) for waiter in waiters]
     size = sum(waiter.asked.header.size for waiter in waiters)
+    for waiter in waiters:
+        waiter.asked.wait()
     asked = broker.verifier.verify(transactional_id, producer, partitions, size)
     if not asked.done:
         # What the client sends next takes the place of its bytes.
         waiters = [waiter._replace(item=_kept(waiter.item)) for waiter in waiters]
     reply: Deferred[Parts] = Deferred()
-    reply.on_cancel(asked.cancel)
+
+    def go_on() -> None:
+        for waiter in waiters:
+            waiter.asked.go_on()
+
+    def given_up() -> None:
+        go_on()
+        asked.cancel()
+
+    def failed(error: BaseException) -> None:
+        go_on()
+        reply.fail(error)
+
+    reply.on_cancel(given_up)
 
     def answered(errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        go_on()
         try:
             append_now = append_in_time()
             for number, item, of_item in waiters:
@@ -108,7 +124,7 @@ def _wait(
         else:
             reply.complete(final or [])
 
-    asked.then(answered, reply.fail)
+    asked.then(answered, failed)
     return reply
 
 

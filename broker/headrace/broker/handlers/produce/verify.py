@@ -19,7 +19,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.handlers.produce.read import Item
 from headrace.broker.handlers.services import Services
-from headrace.broker.log.verification import Verification
+from headrace.broker.log.verification import Verification, Verifications
 from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, read_header
 
 # The first version whose clients know TRANSACTION_ABORTABLE.
@@ -39,6 +39,15 @@ class Asked(NamedTuple):
 
     header: BatchHeader
     verification: Verification
+    verifications: Verifications
+    """Those of the partition."""
+
+    def wait(self) -> None:
+        """The producer's next batches for the partition wait behind this one, until `go_on`."""
+        self.verifications.wait(self.header.producer_id)
+
+    def go_on(self) -> None:
+        self.verifications.go_on(self.header.producer_id)
 
 
 def transactional_header(records: memoryview | None) -> BatchHeader | None:
@@ -69,7 +78,7 @@ def begin(broker: Services, item: Item, header: BatchHeader | None) -> Asked | N
     verification = producers.begin_verification(
         header.producer_id, header.base_sequence, header.producer_epoch, broker.clock.now_ms()
     )
-    return None if verification is None else Asked(header, verification)
+    return None if verification is None else Asked(header, verification, producers.verifications)
 
 
 def refusal_of(error: ErrorCode, version: int) -> KafkaError:

@@ -87,6 +87,29 @@ def test_a_batch_that_waits_is_not_overtaken(tmp_path: Path) -> None:
     assert offsets(world.partition.log) == []
 
 
+def test_a_batch_that_waits_is_not_overtaken_once_one_before_it_has_begun(tmp_path: Path) -> None:
+    world = Asking(tmp_path)
+    replies = [world.send(("events", 0, of(sequence))) for sequence in (0, 1)]
+    world.questions[0].complete({PLACE: ErrorCode.NONE})
+    replies.append(world.send(("events", 0, of(2))))
+    assert len(world.questions) == 3
+    for question in world.questions[1:]:
+        question.complete({PLACE: ErrorCode.NONE})
+    assert [told(reply) for reply in replies] == [[0], [0], [0]]
+    assert isinstance(world.send(("events", 0, of(3))), list)
+    assert offsets(world.partition.log) == [0, 1, 2, 3]
+
+
+def test_who_goes_away_holds_nobody_up(tmp_path: Path) -> None:
+    world = Asking(tmp_path)
+    first, second = (world.send(("events", 0, of(sequence))) for sequence in (0, 1))
+    world.questions[0].complete({PLACE: ErrorCode.NONE})
+    assert told(first) == [0]
+    second.cancel()
+    assert isinstance(world.send(("events", 0, of(1))), list)
+    assert offsets(world.partition.log) == [0, 1]
+
+
 def test_what_need_not_wait_does_not(tmp_path: Path) -> None:
     world = Asking(tmp_path)
     reply = world.send(("events", 0, bytes(batch())), ("more", 1, of(0)))
@@ -99,7 +122,7 @@ def test_what_need_not_wait_does_not(tmp_path: Path) -> None:
 def test_a_marker_that_comes_first_keeps_the_batch_out(tmp_path: Path) -> None:
     world = Asking(tmp_path)
     late = world.send(("events", 0, of(0)))
-    world.partition.log.producers._verifications.forget(9)
+    world.partition.log.producers.verifications.forget(9)
     world.questions[0].complete({PLACE: ErrorCode.NONE})
     assert told(late) == [ErrorCode.INVALID_TXN_STATE]
     assert offsets(world.partition.log) == []
