@@ -1,7 +1,7 @@
 """A client's socket with TLS, its handshake done: what `server.transport.PlainTransport` is without.
 
 OpenSSL reads and writes memory; this moves what is encrypted between that and the socket, as much as there is with one call:
-clients write records as small as a field, and to let OpenSSL read each from the socket costs ten times as much. What a client
+clients write records as small as a field, and to let OpenSSL read each from the socket costs twice as much. What a client
 sent and nobody took yet waits here, where epoll does not see it: `receive_into` fills its space unless both are empty.
 Parts of files are read from the page cache into one buffer of this process and encrypted from there. What was encrypted and did
 not fit into the socket is kept, and counts as sent once all of it went. Must not know: requests, replies, whose turn it is.
