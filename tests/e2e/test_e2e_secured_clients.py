@@ -12,7 +12,7 @@ from secured_cluster import CANARY, SecuredCluster, headrace
 from tls_kit import authority, pem_of
 from zookeeper_process import ZooKeeperProcess
 
-PROTOCOLS = ("SSL", "SASL_SSL")
+PROTOCOLS = (pytest.param("SSL", marks=pytest.mark.long), "SASL_SSL")
 
 
 @pytest.fixture(scope="module", params=PROTOCOLS)
