@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from kafka_oracle import run_tool
 from sessions import Pair
-from test_conformance_clients import agree, make_topic
+from test_conformance_clients import agree
 
 Configs = Callable[..., list[str]]
 CLIENT_QUOTAS = (
@@ -71,50 +71,6 @@ def test_quotas_are_set_shown_and_removed(
     said = agree(pair, script)
     assert any(word.startswith(names.partition(",")[0]) for word in said[1])
     assert not any(word.startswith(names.partition(",")[0]) for word in said[4])
-
-
-@pytest.mark.long
-def test_java_producers_are_slowed_down_to_their_rate_and_told(
-    pair: Pair, configs: Configs, kafka_jars: Path
-) -> None:
-    """Ten seconds' worth at once, then as much again at the rate."""
-    rate, size = 100_000, 1000
-
-    def script(bootstrap: str) -> tuple[float, float]:
-        make_topic(bootstrap, "java-throttled")
-        client = entity("clients", "java-throttled")
-        configs(bootstrap, "--alter", *client, "--add-config", f"producer_byte_rate={rate}")
-        load = (
-            "--topic",
-            "java-throttled",
-            "--num-records",
-            "1500",
-            "--record-size",
-            str(size),
-            "--throughput",
-            "-1",
-        )
-        how = (
-            "--producer-props",
-            f"bootstrap.servers={bootstrap}",
-            "client.id=java-throttled",
-            "batch.size=5000",
-        )
-        tool = "org.apache.kafka.tools.ProducerPerformance"
-        ended = run_tool(kafka_jars, tool, *load, "--print-metrics", *how)
-        assert ended.returncode == 0, ended.stdout + ended.stderr
-        throttle = re.search(r"produce-throttle-time-max:\S+\s*:\s*([\d.]+)", ended.stdout)
-        speed = re.search(r"1500 records sent, ([\d.]+) records/sec", ended.stdout)
-        assert throttle is not None
-        assert speed is not None
-        configs(bootstrap, "--alter", *client, "--delete-config", "producer_byte_rate")
-        return float(throttle[1]), 1500 / float(speed[1])
-
-    ours, theirs = (script(bootstrap) for bootstrap in (pair.headrace.bootstrap, pair.kafka.bootstrap))
-    for throttle_ms, took_s in (ours, theirs):
-        assert throttle_ms > 40
-        assert 3.5 < took_s < 8
-    assert ours[1] == pytest.approx(theirs[1], abs=1.5)
 
 
 @pytest.mark.long
