@@ -16,7 +16,7 @@ CATALOG = "put it into headrace_catalog_secret, in a file that ansible-vault enc
 ZOOKEEPER = "name a file of the host's that holds it, as ssl.keyStore.passwordPath does, or take it out"
 # Variables that take keys of any name, or addresses, each with where its secrets belong.
 OPEN = {
-    "broker_properties": "take it out, since brokers read no secret",
+    "broker_properties": "name a file of the host's that holds it, as ${file:PATH:KEY} does, or take it out",
     "headrace_catalog_properties": CATALOG,
     "headrace_warehouse": CATALOG,
     "load_environment": CATALOG,
@@ -30,6 +30,8 @@ KEY = re.compile(
 # Says where something is, or how long it holds.
 NO_SECRET = re.compile(r"(file|path|dir|location|uri|url|type|class|enabled|provider|_ms|[.-]ms)$")
 ADDRESS = re.compile(r"\w://[^/\s@]*:[^/\s@]+@")
+# What stands in another file (KIP-297).
+ELSEWHERE = re.compile(r"\$\{file:[^}:]+:[^}:]+\}")
 JAVA_OPTION = re.compile(r"-D([^=\s]+)=(.+)", re.DOTALL)
 
 
@@ -48,7 +50,7 @@ def secrets_in_the_open(groups: Groups, hostvars: HostVars) -> list[str]:
 def looks_secret(value: Any) -> Iterator[str]:
     """What in a variable's value looks like a secret, by the names of its keys alone."""
     for key, text in pairs(value):
-        if text and is_key(key):
+        if text and is_key(key) and ELSEWHERE.fullmatch(text) is None:
             yield f"the key {key}"
         elif ADDRESS.search(text):
             yield f"an address with a password{f' at {key}' if key else ''}"

@@ -104,8 +104,8 @@ BROKEN = {
     ),
     "a broker's password": (
         change_variable("east-broker-1", "broker_properties", {"ssl.key.password": "canary"}),
-        "Host east-broker-1 has in broker_properties the key ssl.key.password, which everybody may read there: take it out, "
-        "since brokers read no secret.",
+        "Host east-broker-1 has in broker_properties the key ssl.key.password, which everybody may read there: name a "
+        "file of the host's that holds it, as ${file:PATH:KEY} does, or take it out.",
     ),
     "a password among Java's options": (
         change_variable("east-zookeeper-1", "zookeeper_java_options", ["-Dssl.keyStore.password=canary"]),
@@ -424,4 +424,14 @@ def test_numbers_and_truths_may_be_texts_as_on_a_command_line() -> None:
     groups, hostvars = good_inventory()
     for variables in hostvars.values():
         variables |= {"zookeeper_heap_mb": "512", "machine_packages": "no", "gate_latency_factor": "2.5"}
+    assert inventory_problems(groups, hostvars) == []
+
+
+def test_a_broker_s_password_may_stand_in_a_file() -> None:
+    groups, hostvars = good_inventory()
+    hostvars["east-broker-1"]"broker_properties"] = {
+        "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
+        "ssl.key.password": "${file:/etc/headrace/x.secret:key}",
+    }
     assert inventory_problems(groups, hostvars) == []

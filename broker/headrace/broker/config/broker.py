@@ -31,6 +31,7 @@ from headrace.broker.config.listeners import (
     settings_of,
     told_of,
 )
+from headrace.broker.config.providers import is_of_providers
 
 SECTIONS: dict[str, Any] = {
     "network": sections.Network,
@@ -193,6 +194,7 @@ def is_known(name: str) -> bool:
         or name in ALIASES
         or name in foreign.CHECKED
         or own_limit(name) is not None
+        or is_of_providers(name)
         or foreign.reason_without_effect(name) is not None
         or name.startswith(PREFIXES_OF_EMBEDDED_PARTS)
     )

@@ -42,7 +42,7 @@ def resolved(properties: Mapping[str, str], read: Read) -> dict[str, str]:
     return {
         key: VARIABLE.sub(partial(value, key), text)
         for key, text in properties.items()
-        if not _is_of_providers(key)
+        if not is_of_providers(key)
     }
 
 
@@ -71,5 +71,6 @@ def _read(key: str, variable: str, path: str, allowed: tuple[str, ...], read: Re
         raise ConfigurationError(key, variable, f"a file that can be read ({reason})") from None
 
 
-def _is_of_providers(key: str) -> bool:
+def is_of_providers(key: str) -> bool:
+    """Whether the key is about providers, and nothing that a broker runs with."""
     return key == PROVIDERS_KEY or key.startswith(f"{PROVIDERS_KEY}.")
