@@ -429,7 +429,7 @@ def test_numbers_and_truths_may_be_texts_as_on_a_command_line() -> None:
 
 def test_a_broker_s_password_may_stand_in_a_file() -> None:
     groups, hostvars = good_inventory()
-    hostvars["east-broker-1"]"broker_properties"] = {
+    hostvars["east-broker-1"]["broker_properties"] = {
         "config.providers": "file",
         "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
         "ssl.key.password": "${file:/etc/headrace/x.secret:key}",
