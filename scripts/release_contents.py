@@ -26,7 +26,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
 ZOOKEEPER: Final = "zookeeper"
 """The bundle of ZooKeeper's jars, which holds no Python."""
 BUNDLES: Final = (*EXTRAS, ZOOKEEPER)
-FROM_SOURCE: Final = frozenset({"pyspark"})
+FROM_SOURCE: Final = frozenset({"pure-sasl", "pyspark"})
 """Distributions that their makers publish without a wheel."""
 OLDEST_READER: Final = "0.1.0"
 """The oldest release that reads what this one writes; to go back further is refused."""

@@ -164,7 +164,7 @@ def test_a_dataframe_reads_topics_with_and_without_the_registry(
         ({"topics": "("}, "no regular expression"),
         (
             {"topics": "dc-odd.*", "startingOffsets": "latest"},
-            "only bootstrap, topics, registry; it reads each",
+            "only bootstrap, topics, registry, command.config; it reads each",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from commands import headrace
@@ -38,10 +39,14 @@ def sync(offline: Cluster, *options: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def round_of(offline: Cluster) -> str:
+def told(offline: Cluster, what: str) -> list[dict[str, Any]]:
     done = headrace("mirror", "status", "--json", "--bootstrap", offline.bootstrap)
-    rows = json.loads(done.stdout)["syncs"] if done.stdout.startswith("{") else []
-    return next((row["state"] for row in rows if row["what"] == "acls"), "")
+    rows: list[dict[str, Any]] = json.loads(done.stdout)[what] if done.stdout.startswith("{") else []
+    return rows
+
+
+def round_of(offline: Cluster) -> str:
+    return next((row["state"] for row in told(offline, "syncs") if row["what"] == "acls"), "")
 
 
 def test_readers_follow_their_topic(
@@ -65,6 +70,8 @@ def test_readers_follow_their_topic(
         offline.settings["mirror.dc-east.sync.acls"] = "true"
         offline.mirror({"dc-east": east})
         eventually(lambda: COPY in offline.topics, what="the copy")
+        # Commands go by what the brokers tell of their sources.
+        eventually(lambda: told(offline, "sources") != [], what="the source in what the mirror tells")
         allowed, denied = ("Literal", "User:a", "Allow", "Read"), ("Literal", "User:b", "Deny", "Read")
         if lists(offline, COPY) == set():
             said = sync(offline, "--dry-run")
