@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,6 +45,7 @@ def problem(properties: Mapping[str, str]) -> str | None:
         config, unknown_keys = checked(properties)
         _check_certificates(config)
         _check_log_ins(config)
+        _check_zookeeper(config)
     except ConfigurationError as error:
         return str(error)
     if not unknown_keys:
@@ -75,6 +77,13 @@ def _check_log_ins(config: BrokerConfig) -> None:
         from headrace.broker.server.log_ins import LogIns
 
         LogIns(config, lambda *_: None, lambda *_: None)
+
+
+def _check_zookeeper(config: BrokerConfig) -> None:
+    """Raises ConfigurationError for stores and a JAAS file that no broker could show ZooKeeper."""
+    from headrace.broker.zk.access import ZooKeeperAccess
+
+    ZooKeeperAccess.of(config.properties, os.environ).context()
 
 
 def load_config(path: Path) -> BrokerConfig:

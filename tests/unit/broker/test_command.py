@@ -43,6 +43,21 @@ REFUSED = {
         "sasl.enabled.mechanisms=KERBEROS is not allowed: give for listener SASL_PLAINTEXT one or more of PLAIN, SCRAM-SHA-256, "
         "SCRAM-SHA-512, OAUTHBEARER.",
     ),
+    "a store for ZooKeeper that is not there": (
+        "zookeeper.ssl.client.enable=true\nzookeeper.ssl.truststore.location=/no/such.pem",
+        "zookeeper.ssl.truststore.location=/no/such.pem is not allowed: "
+        "give a file that can be read (No such file or directory).",
+    ),
+    "a JAAS file for ZooKeeper that is not there": (
+        "headrace.zookeeper.jaas.file=/no/such.jaas",
+        "headrace.zookeeper.jaas.file=/no/such.jaas is not allowed: "
+        "give a file that can be read (No such file or directory).",
+    ),
+    "ACLs in ZooKeeper of a broker that shows nothing": (
+        "zookeeper.set.acl=true",
+        "zookeeper.set.acl=true is not allowed: give false, or a section Client in headrace.zookeeper.jaas.file, "
+        "or zookeeper.ssl.client.enable with a key store.",
+    ),
     "a source of the mirror without brokers": (
         "mirror.sources=east",
         "mirror.east.bootstrap.servers= is not allowed: give HOST:PORT,HOST:PORT of the source's brokers.",
