@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.listeners import base_name, own_limit
 
+_FETCHES_NO_TOKEN = "only brokers that log in to each other by OAUTHBEARER fetch tokens"
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "one event loop does the work of Apache Kafka's threads, with bounds of its own": (
         "background.threads",
@@ -57,6 +58,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "compression.zstd.level",
     ),
     "ssl.enabled.protocols alone says it": ("ssl.protocol",),
+    _FETCHES_NO_TOKEN: (
+        "sasl.login.connect.timeout.ms",
+        "sasl.login.read.timeout.ms",
+        "sasl.oauthbearer.token.endpoint.url",
+    ),
     "zookeeper.ssl.enabled.protocols alone says it": ("zookeeper.ssl.protocol",),
     "TLS is OpenSSL's here, not Java's": (
         "ssl.keymanager.algorithm",
@@ -97,8 +103,7 @@ _REASONS = {name: reason for reason, names in WITHOUT_EFFECT.items() for name in
 PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
     "sasl.kerberos.": "Kerberos (GSSAPI) is not spoken",
     "sasl.login.": "a broker logs in with what its login module says, which no class of Java's is asked for",
-    "sasl.oauthbearer.header.": "brokers check bearer tokens, and fetch none",
-    "sasl.oauthbearer.token.": "brokers check bearer tokens, and fetch none",
+    "sasl.oauthbearer.header.": "an endpoint of tokens is told the id and secret of a login module as they are",
     "sasl.mechanism.controller.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
     "remote.log.": "tiered storage comes later",
     "group.consumer.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
@@ -177,8 +182,12 @@ def reason_without_effect(name: str) -> str | None:
 def without_effect(properties: Mapping[str, str]) -> dict[str, list[str]]:
     """Reason → the given keys that have no effect for it."""
     found: dict[str, list[str]] = {}
+    fetches_tokens = any(
+        base_name(name) == "sasl.mechanism.inter.broker.protocol" and value.strip() == "OAUTHBEARER"
+        for name, value in properties.items()
+    )
     for name in sorted(properties):
         reason = reason_without_effect(name)
-        if reason is not None:
+        if reason is not None and not (fetches_tokens and reason == _FETCHES_NO_TOKEN):
             found.setdefault(reason, []).append(name)
     return found

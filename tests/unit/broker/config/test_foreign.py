@@ -108,3 +108,13 @@ def test_no_key_has_an_effect_and_none() -> None:
     assert len(names) == len(set(names))
     assert not set(names) & foreign.CHECKED.keys()
     assert all(is_known(name) for name in names)
+
+
+def test_where_tokens_come_from_has_an_effect_among_brokers_that_log_in_by_them() -> None:
+    keys = ("sasl.login.read.timeout.ms", "sasl.oauthbearer.token.endpoint.url")
+    given = dict.fromkeys(keys, "1")
+    assert list(foreign.without_effect(given).values()) == [list(keys)]
+    for prefix in ("", "listener.name.internal."):
+        assert not foreign.without_effect(
+            {**given, f"{prefix}sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"}
+        )
