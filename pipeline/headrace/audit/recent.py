@@ -18,6 +18,8 @@ from headrace.audit.windows import Int64s
 
 KEPT_MINUTES_MAX: Final = 180
 MINUTE_MS: Final = 60_000
+BUCKETS_OF_MINUTE: Final = 1 << 15
+"""No bucket of 64 bits is as high; a minute's number and a bucket are one number of 64 bits, since those sort fast."""
 Key = tuple[str, str]
 """Datacenter and span."""
 
@@ -41,9 +43,10 @@ class RecentLatencies:
         if not len(values_ms):
             return
         minutes = self._minutes.setdefault(key, {})
-        pairs = np.stack([time_ms // MINUTE_MS, bucket_of(values_ms)])
-        found, counts = np.unique(pairs, axis=1, return_counts=True)
-        for (minute, bucket), count in zip(found.T.tolist(), counts.tolist(), strict=True):
+        pairs = time_ms // MINUTE_MS * BUCKETS_OF_MINUTE + bucket_of(values_ms)
+        found, counts = np.unique(pairs, return_counts=True)
+        for pair, count in zip(found.tolist(), counts.tolist(), strict=True):
+            minute, bucket = divmod(pair, BUCKETS_OF_MINUTE)
             minutes.setdefault(minute, Counter())[bucket] += count
         oldest = max(minutes) - KEPT_MINUTES_MAX
         for minute in [minute for minute in minutes if minute <= oldest]:

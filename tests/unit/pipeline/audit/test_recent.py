@@ -41,3 +41,13 @@ def test_what_is_old_is_forgotten() -> None:
     figures = recent.figures("end_to_end", minutes(0, 1000))
     assert figures is not None
     assert figures.events == 2
+
+
+def test_events_of_one_call_keep_their_minutes_and_buckets_however_long_they_took() -> None:
+    recent = RecentLatencies()
+    times = np.array([12, 10, 12, 10, 10], dtype=np.int64) * MINUTE_MS
+    recent.observe(KEY, times, np.array([7, 2**63 - 1, 7, 0, 7], dtype=np.int64))
+    found = recent.minutes("end_to_end")
+    assert {minute: figures.events for minute, figures in found.items()} == {10: 3, 12: 2}
+    assert found[12].p99 == 0.007
+    assert found[10] == Figures(3, 0.007, (2**63 - 1) / 1000)
