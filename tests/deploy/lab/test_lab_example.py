@@ -145,5 +145,8 @@ def test_the_example_is_rolled_out_and_settles(lab: SmallLab) -> None:
     assert second.returncode == 0, second.output[-6000:]
     assert second.changed() == {}, second.output[-6000:]
     status = [f"/opt/headrace/releases/{lab.version()}/bin/headrace", "cluster", "status"]
-    for broker, bootstrap in (("dc-east-broker-1", "10.77.1.1:9092"), ("offline-broker-1", "10.77.9.1:9092")):
-        assert lab.asked(broker, *status, "--bootstrap", bootstrap).returncode == 0
+    # It is secured: the kit's own log-in is let in, and who has none is not.
+    logged_in = ("--command-config", "/etc/headrace/headrace-broker-1/client.secret")
+    for broker, bootstrap in (("dc-east-broker-1", "10.77.1.1:9094"), ("offline-broker-1", "10.77.9.1:9094")):
+        assert lab.asked(broker, *status, "--bootstrap", bootstrap, *logged_in).returncode == 0
+        assert lab.asked(broker, *status, "--bootstrap", bootstrap).returncode != 0
