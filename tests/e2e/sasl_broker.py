@@ -11,7 +11,7 @@ from typing import Any
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 from processes import BrokerProcess, free_port
-from tls_kit import authority, pem_settings, signed
+from tls_kit import Identity, authority, pem_settings, signed
 
 from headrace.broker.auth.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MODULE
 
@@ -40,13 +40,19 @@ class SaslBroker:
     """One of them below `home`."""
 
     def __init__(
-        self, home: Path, zookeeper: str, set: Mapping[str, str] | None = None, *, broker_id: int = 1
+        self,
+        home: Path,
+        zookeeper: str,
+        set: Mapping[str, str] | None = None,
+        *,
+        broker_id: int = 1,
+        signer: Identity | None = None,
     ) -> None:
         home.mkdir(exist_ok=True)
         self.home = home
         self.issuer = Issuer(home)
         self.ports = {name: free_port() for name in NAMES}
-        ours = authority()
+        ours = signer or authority()
         stores = pem_settings(home / "certificates", signed(ours, "broker"), [ours.certificate])
         self.authority_file = home / "certificates" / "trust.pem"
         self.metrics_address = f"127.0.0.1:{free_port()}"

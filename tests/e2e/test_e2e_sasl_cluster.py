@@ -14,9 +14,11 @@ from urllib.request import urlopen
 import confluent_kafka
 import pytest
 from commands import headrace
+from confluent_kafka.admin import AdminClient, NewTopic
 from processes import eventually
 from raw_client import METADATA, RawClient
 from sasl_broker import PASSWORD, USER, SaslBroker
+from tls_kit import authority
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.auth.sasl.exchange import Identity
@@ -36,7 +38,9 @@ def brokers(
         "delegation.token.expiry.check.interval.ms": "200",
         "listener.name.sasl_ssl.plain.connections.max.reauth.ms": str(SESSION_MS),
     }
-    first, second = (SaslBroker(home / str(n), place, quick, broker_id=n) for n in (1, 2))
+    # Clients meet both, and trust one.
+    signer = authority()
+    first, second = (SaslBroker(home / str(n), place, quick, broker_id=n, signer=signer) for n in (1, 2))
     yield first, second
     first.process.end()
     second.process.end()
@@ -120,6 +124,9 @@ def test_a_real_client_renews_its_sessions_and_loses_nothing(brokers: tuple[Sasl
     broker = brokers[0]
     errors: list[Any] = []
     settings = broker.librdkafka("SASL_SSL", "PLAIN", error_cb=errors.append)
+    # The broker whose metrics are looked at is the one that is published to.
+    admin = AdminClient(settings)
+    admin.create_topics([NewTopic("renewed", 1, replica_assignment=[[1]])])["renewed"].result(20)
     producer = confluent_kafka.Producer({**settings, "enable.idempotence": True})
     delivered: list[Any] = []
     end = time.monotonic() + 3 * SESSION_MS / 1000
