@@ -35,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { SECONDS_MAX = 300, STRAGGLER_SECONDS_MAX = 60, QUEUE_MESSAGES_MAX = 200000, QUEUE_SINGLES_MAX = 10000, QUEUE_MESSAGES_MIN = 10000 };
 enum { POLL_EVERY = 256, CONSUME_MANY = 10000, CONNECTIONS_MAX = 1000, QUEUED_KILOBYTES = 65536, QUEUED_KILOBYTES_MIN = 2048 };
@@ -217,6 +218,18 @@ static void await_acknowledgements(const Clients *clients, long sent, double sta
     failed += sent - acknowledged - failed;
 }
 
+/* Where a partition ends. Its leader may not yet know that it leads a topic that was created just now. */
+static int64_t ask_end(rd_kafka_t *rk, const char *topic, long partition) {
+    const double start = now_seconds();
+    int64_t low, end;
+    rd_kafka_resp_err_t error;
+    while ((error = rd_kafka_query_watermark_offsets(rk, topic, (int)partition, &low, &end, 30000))) {
+        if (now_seconds() - start > 30) die("no end offset", rd_kafka_err2str(error));
+        usleep(100000);
+    }
+    return end;
+}
+
 /* How many messages the broker holds, asked on each connection behind everything that was sent there. */
 static long count_in_log(const Clients *clients, const Options *options) {
     int64_t low, high;
@@ -224,10 +237,7 @@ static long count_in_log(const Clients *clients, const Options *options) {
     for (long c = 0; c < clients->count; c++)
         if (rd_kafka_query_watermark_offsets(clients->rk[c], options->topic, 0, &low, &high, SECONDS_MAX * 1000)) die("acks=0", "no answer behind it");
     last_event = now_seconds();
-    for (long p = 0; p < options->partitions; p++) {
-        if (rd_kafka_query_watermark_offsets(clients->rk[0], options->topic, (int)p, &low, &high, 30000)) die("acks=0", "no end offset");
-        held += (long)high;
-    }
+    for (long p = 0; p < options->partitions; p++) held += (long)ask_end(clients->rk[0], options->topic, p);
     return held;
 }
 
@@ -316,9 +326,8 @@ static void open_reader(Reader *reader, const Options *options, long connections
  * asked before anything is fetched: an answer would have to wait behind a fetch that waits. */
 static void assign(Reader *reader, const Options *options, long r, long connections, int is_from_end) {
     const long step = connections < options->partitions ? connections : options->partitions, first = r % options->partitions;
-    int64_t low, *from = calloc((size_t)options->partitions, sizeof *from);
-    for (long p = first; is_from_end && p < options->partitions; p += step)
-        if (rd_kafka_query_watermark_offsets(reader->rk, options->topic, (int)p, &low, &from[p], 30000)) die("consume", "no end offset");
+    int64_t *from = calloc((size_t)options->partitions, sizeof *from);
+    for (long p = first; is_from_end && p < options->partitions; p += step) from[p] = ask_end(reader->rk, options->topic, p);
     for (long p = first; p < options->partitions; p += step)
         if (rd_kafka_consume_start_queue(reader->topic, (int)p, from[p], reader->queue)) die("consume", "cannot start");
     free(from);
