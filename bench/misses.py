@@ -37,10 +37,10 @@ PROFILES = {
         "take: the header's checks, offsets and index entry of a batch, some 6 µs, outside of the interpreter."
     ),
     PRODUCE_50_BY_TLS.name: (
-        "librdkafka writes 55 TLS records for a batch of 50 (counted between it and a broker), and to read one takes 1.1 µs, of 40 "
-        "bytes as of 200; all but 0.1 of that is OpenSSL's (memory to memory, 2026-11-24). A client that writes its whole buffer, as "
-        "Java's does, sends records of 16 KiB, which take 6 µs each, or 0.08 a message. What it would take: another library than "
-        "OpenSSL 3.0."
+        "librdkafka writes 55 TLS records for a batch of 50 (counted between it and a broker), and to read one takes 1.1 µs, of "
+        "40 bytes as of 200; all but 0.1 of that is OpenSSL's (memory to memory, 2026-11-24). A client that writes its whole "
+        "buffer, as Java's does, sends records of 16 KiB, which take 6 µs each, or 0.08 a message. What it would take: another "
+        "library than OpenSSL 3.0."
     ),
     FETCH_BY_TLS.name: (
         "to encrypt 16 KiB takes 5.1 µs, or 0.06 a message; the rest of what TLS adds are copies, from the page cache, through "
