@@ -15,9 +15,9 @@ from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
 from headrace.mirror import config_sync, lineage
 from headrace.mirror.config_sync import SYNCED_CONFIGS
-from headrace.mirror.group_rounds import does_rounds
 from headrace.mirror.reports import CONFIGS, SyncReport, failed
 from headrace.mirror.source import Source
+from headrace.mirror.sync_rounds import does_rounds
 
 logger = get_logger(__name__)
 CHANGES_PER_LOOK_MAX = 50
