@@ -177,12 +177,13 @@ class LogCounter:
             PublishError: end, and start anew.
         """
         begun_ms = self._clock_ms()
-        monitoring = self._monitoring_ends()
         present = self._client.partitions(lambda _: True)
         modes = self._topics.others({partition.topic for partition in present})
         partitions = [partition for partition in present if partition.topic in self._topics]
         self._ask_policies(frozenset(partition.topic for partition in partitions), begun_ms)
-        offsets = self._client.reachable_log_offsets(partitions)
+        accounts = [item for item in present if item.topic == MONITORING_TOPIC and self._tier != "offline"]
+        told, offsets = self._client.reachable_ends_and_offsets(accounts, partitions)
+        monitoring = {partition.partition: end for partition, end in told.items()}
         behind = {partition.topic for partition in partitions if partition not in offsets}
         flushed_ms = begun_ms
         try:
@@ -224,13 +225,6 @@ class LogCounter:
         policies = self._policies(topics) if topics else {}
         self._compacted = frozenset(topic for topic, policy in policies.items() if "compact" in policy)
         self._known, self._policies_ms = topics, now_ms
-
-    def _monitoring_ends(self) -> dict[int, int]:
-        if self._tier == "offline":
-            return {}
-        partitions = self._client.partitions(lambda topic: topic == MONITORING_TOPIC)
-        offsets = self._client.reachable_log_offsets(partitions)
-        return {partition.partition: ends.end for partition, ends in offsets.items()}
 
     def _count(self, partition: TopicPartition, ends: LogOffsets) -> bool:
         """Count a partition up to its end; returns whether that was reached."""

@@ -8,7 +8,7 @@ process that forks makes its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -37,7 +37,7 @@ from headrace.broker.wire.client.offsets import (
     LIST_OFFSETS_VERSION,
     by_topic,
     epoch_ends,
-    list_offsets,
+    listed_by,
     listed_offsets,
     told_epoch_ends,
 )
@@ -156,9 +156,28 @@ class LogClient:
         self, partitions: Collection[TopicPartition], *, attempts_max: int = 2
     ) -> dict[TopicPartition, LogOffsets]:
         """Like `log_offsets`, but partitions whose leader does not answer are left out, and cost the others little."""
-        starts = self._list_offsets(partitions, EARLIEST_TIMESTAMP, attempts_max)
-        ends = self._list_offsets(starts, LATEST_TIMESTAMP, attempts_max)
-        return {partition: LogOffsets(starts[partition], ends[partition]) for partition in ends}
+        return self.reachable_ends_and_offsets((), partitions, attempts_max=attempts_max)[1]
+
+    def reachable_ends_and_offsets(
+        self,
+        ended: Collection[TopicPartition],
+        partitions: Collection[TopicPartition],
+        *,
+        attempts_max: int = 2,
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, LogOffsets]]:
+        """Return the last stable offsets of some partitions, and of others like `reachable_log_offsets`.
+
+        The ends of the first are told by all brokers before those of the others are asked for, in two questions a broker.
+        """
+        asked = {**dict.fromkeys(partitions, EARLIEST_TIMESTAMP), **dict.fromkeys(ended, LATEST_TIMESTAMP)}
+        told = self._list_offsets(asked, attempts_max)
+        starts = {partition: told[partition] for partition in partitions if partition in told}
+        starts |= self._list_offsets(
+            dict.fromkeys({*partitions} & {*ended}, EARLIEST_TIMESTAMP), attempts_max
+        )
+        ends = self._list_offsets(dict.fromkeys(starts, LATEST_TIMESTAMP), attempts_max)
+        offsets = {partition: LogOffsets(starts[partition], ends[partition]) for partition in ends}
+        return {partition: told[partition] for partition in ended if partition in told}, offsets
 
     def fetch(
         self,
@@ -194,7 +213,7 @@ class LogClient:
         self, partitions: Collection[TopicPartition], since_ms: int
     ) -> dict[TopicPartition, int]:
         """Return each partition's first offset of that time or later; -1 where there is none."""
-        return self._list_offsets(partitions, since_ms, ATTEMPTS_MAX)
+        return self._list_offsets(dict.fromkeys(partitions, since_ms), ATTEMPTS_MAX)
 
     def groups(self) -> list[str]:
         """Return the names of all consumer groups, as every broker tells of those that it coordinates."""
@@ -277,26 +296,32 @@ class LogClient:
         self._cluster.close()
 
     def _list_offsets(
-        self, partitions: Collection[TopicPartition], timestamp: int, attempts_max: int
+        self, timestamps: Mapping[TopicPartition, int], attempts_max: int
     ) -> dict[TopicPartition, int]:
+        """Ask for one offset of each partition, by a timestamp or what stands for one."""
         found: dict[TopicPartition, int] = {}
-        missing = list(partitions)
+        missing = list(timestamps)
         for number in attempts(attempts_max):
             if number:
                 self._cluster.refresh_if_possible({partition.topic for partition in missing})
             for address, members in _grouped(missing, self._cluster.view.leader_of):
                 if address is not None:
-                    found |= self._offsets_from(address, members, timestamp)
-            missing = [partition for partition in partitions if partition not in found]
+                    found |= self._offsets_from(
+                        address, {partition: timestamps[partition] for partition in members}
+                    )
+            missing = [partition for partition in timestamps if partition not in found]
             if not missing:
                 break
         return found
 
     def _offsets_from(
-        self, address: Address, partitions: Sequence[TopicPartition], timestamp: int
+        self, address: Address, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         """Ask one broker; what it cannot answer now is left out."""
-        request = list_offsets(dict.fromkeys(partitions, NO_EPOCH), timestamp, isolation_level=READ_COMMITTED)
+        request = listed_by(
+            {partition: (NO_EPOCH, timestamp) for partition, timestamp in timestamps.items()},
+            isolation_level=READ_COMMITTED,
+        )
         try:
             answer = self._cluster.to(address).ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request)
         except OSError:

@@ -82,14 +82,19 @@ class MemoryCluster:
     def partitions(self, wanted: Any) -> list[TopicPartition]:
         return [partition for partition in self.logs if wanted(partition.topic)]
 
-    def reachable_log_offsets(self, partitions: Any, **_: Any) -> dict[TopicPartition, LogOffsets]:
+    def log_offsets(self, partitions: Any) -> dict[TopicPartition, LogOffsets]:
         return {
             item: LogOffsets(self.starts.get(item, 0), self.end(item))
             for item in partitions
             if item not in self.silent
         }
 
-    log_offsets = reachable_log_offsets
+    def reachable_ends_and_offsets(
+        self, ended: Any, partitions: Any
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, LogOffsets]]:
+        return {item: offsets.end for item, offsets in self.log_offsets(ended).items()}, self.log_offsets(
+            partitions
+        )
 
     def fetch(self, partition: TopicPartition, offset: int, **_: Any) -> Fetched:
         if not self.starts.get(partition, 0) <= offset <= self.end(partition):

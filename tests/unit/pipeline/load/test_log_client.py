@@ -15,7 +15,7 @@ from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import ErrorCode, OffsetOutOfRangeError, UnsupportedVersionError
 from headrace.broker.wire.partitions import TopicPartition
-from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP
+from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from headrace.load.log_client import LogClient
 from headrace.load.ranges import LogOffsets
 
@@ -50,9 +50,12 @@ class Cluster:
             return {"topics": [{"topic": "a", "partitions": [end]}]}
         assert key == LIST_OFFSETS
         ((topic,),) = (message["topics"],)
-        offset = 3 if topic["partitions"][0]["timestamp"] == EARLIEST_TIMESTAMP else 8
         partitions = [
-            {"partition_index": wanted["partition_index"], "error_code": code, "offset": offset}
+            {
+                "partition_index": wanted["partition_index"],
+                "error_code": code,
+                "offset": 3 if wanted["timestamp"] == EARLIEST_TIMESTAMP else 8,
+            }
             for wanted in topic["partitions"]
         ]
         return {"topics": [{"name": topic["name"], "partitions": partitions}]}
@@ -149,6 +152,21 @@ def test_offsets_are_asked_once_a_broker_and_again_only_where_they_are_missing(c
     cluster.codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert client.reachable_log_offsets(places) == dict.fromkeys(places, LogOffsets(3, 8))
     assert cluster.brokers[0].keys.count(LIST_OFFSETS) == 5
+    client.close()
+
+
+def test_ends_are_told_before_those_of_others_are_asked_for(cluster: Cluster) -> None:
+    client = opened(cluster)
+    client.partitions("a".__eq__)
+    assert client.reachable_ends_and_offsets([OTHER], [PLACE]) == ({OTHER: 8}, {PLACE: LogOffsets(3, 8)})
+    asked = [
+        [(wanted["partition_index"], wanted["timestamp"]) for wanted in message["topics"][0]["partitions"]]
+        for key, message in cluster.brokers[0].asked
+        if key == LIST_OFFSETS
+    ]
+    assert asked == [[(0, EARLIEST_TIMESTAMP), (1, LATEST_TIMESTAMP)], [(0, LATEST_TIMESTAMP)]]
+    both = client.reachable_ends_and_offsets([OTHER], [OTHER])
+    assert both == ({OTHER: 8}, {OTHER: LogOffsets(3, 8)})
     client.close()
 
 

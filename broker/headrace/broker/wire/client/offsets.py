@@ -20,9 +20,20 @@ def list_offsets(
     isolation_level: int = READ_UNCOMMITTED,
 ) -> Message:
     """A request for one offset of each partition, by the leader epoch that it is believed to be in; -1: any."""
+    wanted = {place: (epoch, timestamp) for place, epoch in leader_epochs.items()}
+    return listed_by(wanted, replica_id=replica_id, isolation_level=isolation_level)
+
+
+def listed_by(
+    places: Mapping[PartitionKey, tuple[int, int]],
+    *,
+    replica_id: int = CONSUMER_REPLICA_ID,
+    isolation_level: int = READ_UNCOMMITTED,
+) -> Message:
+    """The same of partition → (leader epoch, timestamp)."""
     wanted = (
         (place, {"partition_index": place[1], "current_leader_epoch": epoch, "timestamp": timestamp})
-        for place, epoch in leader_epochs.items()
+        for place, (epoch, timestamp) in places.items()
     )
     topics = [{"name": topic, "partitions": partitions} for topic, partitions in by_topic(wanted).items()]
     return {"replica_id": replica_id, "isolation_level": isolation_level, "topics": topics}
