@@ -31,9 +31,9 @@ class ConfigurationError(ValueError):
 class Key:
     """The definition of one property.
 
-    `low` and `high` bound numbers (inclusive); `choices` bounds strings and each item of a list, `pattern` strings, which
-    `form` words. A nullable key has no value unless one is given. `synonyms` are the broker properties that a topic's value
-    falls back on, most specific first.
+    `low` and `high` bound numbers (inclusive); `choices` bounds whole numbers, strings and each item of a list, `pattern`
+    strings, which `form` words. A nullable key has no value unless one is given. `synonyms` are the broker properties that a
+    topic's value falls back on, most specific first.
     """
 
     type: KeyType
@@ -73,10 +73,10 @@ class Key:
         return value
 
     def _within(self, value: Any) -> bool:
+        if self.choices:
+            return set(value if self.type == "LIST" else (str(value),)) <= set(self.choices)
         if self.type in ("INT", "LONG", "DOUBLE"):
             return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
-        if self.choices:
-            return set(value if self.type == "LIST" else (value,)) <= set(self.choices)
         return not self.pattern or re.fullmatch(self.pattern, value) is not None
 
 
@@ -112,10 +112,24 @@ def _key(default: Any, key: Key) -> Any:
 
 
 def integer(
-    default: int | None, doc: str, *, low: int = -(2**31), high: int = INT_MAX, synonyms: tuple[str, ...] = ()
+    default: int | None,
+    doc: str,
+    *,
+    low: int = -(2**31),
+    high: int = INT_MAX,
+    choices: tuple[int, ...] = (),
+    synonyms: tuple[str, ...] = (),
 ) -> Any:
-    """A 32-bit number."""
-    key = Key(type="INT", doc=doc, low=low, high=high, nullable=default is None, synonyms=synonyms)
+    """A 32-bit number, or one of `choices`."""
+    key = Key(
+        type="INT",
+        doc=doc,
+        low=low,
+        high=high,
+        choices=tuple(map(str, choices)),
+        nullable=default is None,
+        synonyms=synonyms,
+    )
     return _key(default, key)
 
 

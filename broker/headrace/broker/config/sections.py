@@ -15,6 +15,7 @@ from headrace.broker.config.listeners import SECURITY_PROTOCOLS
 DOUBLE_MAX = 1.7976931348623157e308
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
+KEY_LENGTHS = (128, 192, 256)
 KEY_FACTORIES = tuple(f"PBKDF2WithHmacSHA{size}" for size in (1, 224, 256, 384, 512))
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 CLEANUP_POLICIES = ("compact", "delete")
@@ -209,7 +210,7 @@ class Passwords:
     password_encoder_cipher_algorithm: str = string(
         "AES/CBC/PKCS5Padding", "How they are encrypted.", choices=("AES/CBC/PKCS5Padding",)
     )
-    password_encoder_key_length: int = integer(128, "Bits of the key: 128, 192 or 256.", low=128, high=256)
+    password_encoder_key_length: int = integer(128, "Bits of the key.", choices=KEY_LENGTHS)
     password_encoder_iterations: int = integer(4096, "Rounds in which the key is derived.", low=1024)
 
 

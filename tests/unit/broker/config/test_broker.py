@@ -80,6 +80,7 @@ def test_flushing_falls_back_on_the_schedulers_interval(properties: dict[str, st
         ("log.segment.bytes", "13", "a whole number from 14 to 2147483647"),
         ("log.segment.bytes", "1_000", "a whole number"),
         ("log.segment.bytes", "2147483648", "a whole number from 14 to 2147483647"),
+        ("password.encoder.key.length", "200", "one of 128, 192, 256"),
         ("auto.create.topics.enable", "yes", "true or false"),
         ("log.message.timestamp.type", "Never", "one of CreateTime, LogAppendTime"),
         ("log.cleanup.policy", "delete,shred", "one of compact, delete"),
