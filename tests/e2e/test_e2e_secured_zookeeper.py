@@ -35,7 +35,7 @@ class SecuredZooKeeper(ZooKeeperProcess):
             home / "client", signed(self.authority, "broker"), [self.authority.certificate]
         )
         self.jaas = home / "server.jaas"
-        self.jaas.write_text(f'Server {{ {DIGEST_MODULE} required user_kafka="{ZOOKEEPER_PASSWORD}"; }};\n')
+        self.give_password(ZOOKEEPER_PASSWORD)
         self.secure = (
             f"secureClientPort={self.secure_port}\n"
             "secureClientPortAddress=127.0.0.1\n"
@@ -47,8 +47,13 @@ class SecuredZooKeeper(ZooKeeperProcess):
         )
         super().__init__(home)
 
+    def give_password(self, password: str) -> None:
+        """Those who log in need it from the next start on."""
+        self.jaas.write_text(f'Server {{ {DIGEST_MODULE} required user_kafka="{password}"; }};\n')
+
     def start(self) -> None:
-        self._config.write_text(self._config.read_text() + self.secure)
+        if self.secure not in self._config.read_text():
+            self._config.write_text(self._config.read_text() + self.secure)
         os.environ["SERVER_JVMFLAGS"] = f"-Djava.security.auth.login.config={self.jaas}"
         try:
             command = zookeeper_server.command(zookeeper_server.find_jars(), self._config, sync=False)
@@ -165,3 +170,55 @@ def test_whoever_is_not_let_in_is_told_why(zookeeper: SecuredZooKeeper, tmp_path
     sentence = refused(tmp_path / "d", f"127.0.0.1:{zookeeper.secure_port}/x", missing)
     assert "zookeeper.ssl.keystore.location=/nowhere.pem" in sentence
     assert KEY_PASSWORD not in sentence
+
+
+REFUSED = "ZooKeeper refuses the log-in"
+BACK_S_MAX = 5
+
+
+def session_of_broker(zookeeper: SecuredZooKeeper) -> int:
+    """Which session registered it; 0 while there is none."""
+    anybody = of_anybody(zookeeper, "renewed")
+    found = anybody.exists("/brokers/ids/1")
+    anybody.stop()
+    return found.ephemeralOwner if found else 0
+
+
+def restart(zookeeper: SecuredZooKeeper, password: str) -> None:
+    zookeeper.kill()
+    zookeeper.give_password(password)
+    zookeeper.start()
+
+
+def test_a_broker_comes_back_with_the_right_password(zookeeper: SecuredZooKeeper, tmp_path: Path) -> None:
+    """ZooKeeper's password changes while a broker runs, and its file follows; then ZooKeeper's changes and changes back."""
+    settings = {
+        **digest_settings(tmp_path),
+        "zookeeper.set.acl": "true",
+        "zookeeper.session.timeout.ms": "3000",
+    }
+    other = f"{CANARY}-another"
+    with a_broker(tmp_path / "broker", f"{zookeeper.address}/renewed", settings) as broker:
+        assert headrace("topics", "create", "t", "--bootstrap", broker.bootstrap).returncode == 0
+
+        def refused(password: str, times: int) -> set[int]:
+            before = session_of_broker(zookeeper)
+            restart(zookeeper, password)
+            said = broker.log.read_text
+            eventually(lambda: said().count(REFUSED) == times, timeout_s=20, what="the refusal")
+            # More log-ins are refused, which is said once, and clients are served.
+            time.sleep(2.5)
+            assert said().count(REFUSED) == times
+            assert "t" in headrace("topics", "list", "--bootstrap", broker.bootstrap).stdout
+            return {0, before}
+
+        def is_back(but: set[int]) -> bool:
+            return session_of_broker(zookeeper) not in but
+
+        gone = refused(other, 1)
+        digest_settings(tmp_path, other)
+        eventually(lambda: is_back(gone), timeout_s=BACK_S_MAX, what="the broker, by its file")
+        gone = refused(ZOOKEEPER_PASSWORD, 2)
+        restart(zookeeper, other)
+        eventually(lambda: is_back(gone), timeout_s=BACK_S_MAX, what="the broker, by ZooKeeper")
+        assert headrace("topics", "create", "u", "--bootstrap", broker.bootstrap).returncode == 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -35,12 +35,16 @@ _TOKEN: Final = re.compile(r'\s+|//[^\n]*|/\*.*?\*/|"((?:[^"\\\n]|\\.)*)"|([={};
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperAccess:
-    """`tls` are settings as a client of a broker has them, None for plain text; `user` and `password` are for SASL."""
+    """`tls` are settings as a client of a broker has them, None for plain text; `user` and `password` are for SASL.
+
+    Both are those of `jaas_file`.
+    """
 
     tls: Mapping[str, str] | None = field(default=None, repr=False)
     user: str = ""
     password: str = field(default="", repr=False)
     sets_acls: bool = False
+    jaas_file: str = ""
 
     @classmethod
     def of(cls, properties: Mapping[str, str], environment: Mapping[str, str]) -> ZooKeeperAccess:
@@ -58,7 +62,14 @@ class ZooKeeperAccess:
         if settings.zookeeper_set_acl and not is_known:
             allowed = f"false, or a section {SECTION} in {JAAS_KEY}, or zookeeper.ssl.client.enable with a key store"
             raise ConfigurationError("zookeeper.set.acl", "true", allowed)
-        return cls(tls, user, password, settings.zookeeper_set_acl)
+        return cls(tls, user, password, settings.zookeeper_set_acl, file if user and file else "")
+
+    def renewed(self) -> ZooKeeperAccess:
+        """With the log-in that the JAAS file has now; raises ConfigurationError."""
+        if not self.jaas_file:
+            return self
+        user, password = _login(self.jaas_file, is_meant=True)
+        return replace(self, user=user, password=password)
 
     def context(self) -> ssl.SSLContext | None:
         """What to speak TLS with; raises ConfigurationError."""

@@ -3,8 +3,8 @@ file only `reading` and `subscription` know kazoo.
 
 Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted, or that
 was not answered for as long as two sessions may be silent, is sent again once the session is back, until
-`close`; should kazoo's own thread fail, it is started again in a new session. A repeated write may meet its own first attempt:
-the methods that can tell say so.
+`close`; a session is told of once its log-in is through, and one that kazoo gave up is opened again. A repeated write may meet
+its own first attempt: the methods that can tell say so.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from kazoo.exceptions import (
     UnimplementedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk.access import OPEN, ZooKeeperAccess
 from headrace.broker.zk.reading import ReadingKazoo
+from headrace.broker.zk.reopening import Reopening
 from headrace.broker.zk.secured import TlsHandler
 from headrace.broker.zk.subscription import Subscription
 
@@ -42,7 +43,14 @@ MakeKazoo = Callable[[str, int, ZooKeeperAccess], Any]
 RETRY_DELAY_SECONDS = 0.05
 READS_TOGETHER_MAX = 200
 RECONNECT_DELAY_SECONDS_MAX = 1.0
-_INTERRUPTED = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError, TimeoutError)
+_INTERRUPTED = (
+    AuthFailedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    SessionExpiredError,
+    KazooTimeoutError,
+    TimeoutError,
+)
 logger = get_logger(__name__)
 
 
@@ -169,6 +177,9 @@ class ZooKeeperClient:
         self._answer_seconds_max = 2 * session_timeout_ms / 1000
         self._access = access
         self._kazoo = make_kazoo(hosts, session_timeout_ms, access)
+        self._reopening = Reopening(self._kazoo, access)
+        # How often kazoo told of its state.
+        self._states = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = asyncio.Event()
         self._closed = False
@@ -198,15 +209,14 @@ class ZooKeeperClient:
 
     def _refusal(self) -> str:
         """A sentence on why servers do not let in; empty where they do not answer at all."""
-        if self._kazoo.client_state == KeeperState.AUTH_FAILED:
-            return self._login_refused()
+        if self._reopening.is_refused:
+            return (
+                f"ZooKeeper at {self._hosts} refused the log-in of {self._access.user}: correct its JAAS file"
+            )
         failure = getattr(getattr(self._kazoo, "handler", None), "failure", "")
         return (
             failure and f"ZooKeeper at {self._hosts} does not agree on TLS ({failure}): see zookeeper.ssl.…"
         )
-
-    def _login_refused(self) -> str:
-        return f"ZooKeeper at {self._hosts} refused the log-in of {self._access.user}: correct its JAAS file"
 
     def _acl(self, path: str) -> dict[str, Any]:
         acl = self._access.acl_of(path)
@@ -227,6 +237,7 @@ class ZooKeeperClient:
         self._connected.set()
         for subscription in list(self._subscriptions):
             subscription.cancel()
+        await self._reopening.end()
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._kazoo.stop)
         try:
@@ -424,8 +435,6 @@ class ZooKeeperClient:
                     return await self._sent(send)
             except _INTERRUPTED:
                 await asyncio.sleep(RETRY_DELAY_SECONDS)
-            except AuthFailedError as error:
-                raise ZooKeeperError(self._login_refused()) from error
             except KazooException as error:
                 if self._closed:
                     raise ZooKeeperClosedError("the ZooKeeper session was closed") from error
@@ -450,25 +459,39 @@ class ZooKeeperClient:
     def _take_state(self, state: str, session_id: int) -> None:
         if self._closed:
             return
+        assert self._loop is not None, "connect first"
+        self._states += 1
         if state != KazooState.CONNECTED:
             self._connected.clear()
             self._tell(SessionListener.session_suspended)
             if state == KazooState.LOST:
-                self._start_again_if_closed()
-            return
+                self._reopening.lost(self._loop)
+        elif self._access.user:
+            self._await_login(session_id)
+        else:
+            self._take_session(session_id)
+
+    def _await_login(self, session_id: int) -> None:
+        """kazoo tells of a session before it logs in there; an answer comes after that."""
+        states = self._states
+        self._kazoo.exists_async("/").rawlink(
+            lambda result: self._on_loop(self._login_ended, states, session_id, result)
+        )
+
+    def _login_ended(self, states: int, session_id: int, result: Any) -> None:
+        if isinstance(result.exception, AuthFailedError):
+            self._reopening.refused()
+        elif result.exception is None and states == self._states and not self._closed:
+            self._take_session(session_id)
+
+    def _take_session(self, session_id: int) -> None:
+        self._reopening.opened()
         is_new = session_id != self.session_id
         self.session_id = session_id
         self._connected.set()
         self._tell(SessionListener.session_started if is_new else SessionListener.session_resumed)
         for subscription in list(self._subscriptions):
             subscription.read()
-
-    def _start_again_if_closed(self) -> None:
-        """kazoo gives up for good when its thread meets an error that it does not expect."""
-        if self._kazoo.client_state == KeeperState.CLOSED:
-            logger.error("the connection to ZooKeeper failed for an unforeseen reason, it is opened anew")
-            assert self._loop is not None, "connect first"
-            self._loop.run_in_executor(None, self._kazoo.start_async)
 
     def _tell(self, method: Callable[[SessionListener], None]) -> None:
         for listener in self._listeners:

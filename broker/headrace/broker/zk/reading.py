@@ -58,7 +58,11 @@ class MultiRead:
 
 
 class ReadingKazoo(KazooClient):  # type: ignore[misc]
-    """kazoo's client, that can read many znodes at once."""
+    """kazoo's client, that can read many znodes at once, and log in as another from the next connection on."""
+
+    def log_in_as(self, user: str, password: str) -> None:
+        """For a client that was made with options of SASL."""
+        self._connection.sasl_options |= {"username": user, "password": password}
 
     def get_many_async(self, paths: Sequence[str]) -> Any:
         """An asynchronous result of what `MultiRead` answers; UnimplementedError from servers before ZooKeeper 3.6."""

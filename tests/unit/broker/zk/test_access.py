@@ -50,6 +50,18 @@ def test_the_section_client_says_who_logs_in(tmp_path: Path) -> None:
         assert (access.user, access.password) == ("kafka", f'{SECRET}"}}')
 
 
+def test_a_login_is_renewed_from_the_file(tmp_path: Path) -> None:
+    file = jaas(tmp_path)
+    access = access_of(headrace__zookeeper__jaas__file=file, zookeeper__set__acl="true")
+    Path(file).write_text(Path(file).read_text().replace(SECRET, "another"))
+    renewed = access.renewed()
+    assert (renewed.user, renewed.password, renewed.sets_acls) == ("kafka", 'another"}', True)
+    Path(file).unlink()
+    with pytest.raises(ConfigurationError):
+        access.renewed()
+    assert OPEN.renewed() == OPEN
+
+
 def test_a_file_of_java_that_is_for_others_alone_says_nothing(tmp_path: Path) -> None:
     option = {"KAFKA_OPTS": f"-Djava.security.auth.login.config={jaas(tmp_path, 'Other')}"}
     assert access_of(option) == OPEN
