@@ -139,6 +139,41 @@ def test_playbooks_are_sound_for_every_inventory(checked_in: Any, playbook: str,
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+REASON = ("-e", "drain_reason='its disk is replaced'")
+ONE_HOST = ("--limit", "dc-east-broker-1")
+CHECKED: list[tuple[str, tuple[str, ...], str]] = [
+    ("certificates.yml", (), ""),
+    ("down.yml", (), ""),
+    ("drain.yml", (*ONE_HOST, *REASON), ""),
+    ("drained.yml", (), ""),
+    ("health.yml", (), "things are not well, as told above."),
+    ("prometheus.yml", (), ""),
+    ("restore.yml", ONE_HOST, ""),
+    ("rollback.yml", (), "tells who is the controller, and nothing was restarted"),
+    ("rolling_restart.yml", (), "tells who is the controller, and nothing was restarted"),
+    ("rotate_certificates.yml", (), ""),
+    ("support_bundle.yml", (), ""),
+    ("upgrade.yml", (), "tells who is the controller, and nothing was restarted"),
+]
+"""With what each ends where nothing was rolled out. Others tell of site.yml and preflight.yml; members have no such inventory."""
+
+
+@pytest.mark.parametrize(
+    ("playbook", "arguments", "said"), first_of(1, CHECKED), ids=[name for name, _, _ in CHECKED]
+)
+def test_every_play_can_be_checked_before_anything_was_rolled_out(
+    deployment: Deployment, playbook: str, arguments: tuple[str, ...], said: str
+) -> None:
+    folder = deployment.root.parent
+    own = ("-e", f"support_dir={folder}/support", "-e", f"prometheus_dir={folder}/prometheus")
+    before = sorted(folder.rglob("*"))
+    result = deployment.play(playbook, *arguments, *own, "--check", "--diff")
+    assert result.returncode == (1 if said else 0), result.stdout + result.stderr
+    assert said in result.stdout
+    assert "Traceback" not in result.stdout + result.stderr
+    assert sorted(folder.rglob("*")) == before
+
+
 @pytest.fixture
 def example(tmp_path: Path) -> Deployment:
     """A copy of inventory/example with what it leaves to those who copy it: log-ins."""

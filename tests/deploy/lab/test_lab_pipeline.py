@@ -126,10 +126,16 @@ def test_a_cut_road_holds_up_no_front_end(rolled_out: SmallLab, traffic: Traffic
         *(
             pytest.param(host, marks=pytest.mark.long)
             for host in (
+                "dc-east-broker-1",
+                "dc-east-broker-2",
                 "dc-east-zookeeper-1",
                 "dc-east-haproxy-1",
                 "dc-east-services-1",
                 "offline-broker-1",
+                "offline-broker-2",
+                "offline-broker-3",
+                "offline-zookeeper-1",
+                "offline-services-1",
                 "offline-load-1",
             )
         ),
