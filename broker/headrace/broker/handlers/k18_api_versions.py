@@ -7,6 +7,7 @@ Deviations: the answer to a version we do not know lists all keys, where Apache 
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -23,6 +24,8 @@ RAW = True
 
 # The version of the znode /feature, which stays as the first controller makes it: there are no features to finalize.
 FEATURES_EPOCH = 0
+# A version has three answers at most, and a process serves what one broker does.
+BODIES_KEPT_MAX = 32
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -34,10 +37,7 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Parts:
         error = ErrorCode.INVALID_REQUEST
     if error:
         broker.metrics.failed(API.key, error)
-    answer: dict[str, Any] = {"error_code": error}
-    if error != ErrorCode.INVALID_REQUEST:
-        answer |= {"api_keys": _api_keys(broker), "finalized_features_epoch": FEATURES_EPOCH}
-    body = API.encode_response(version, answer)
+    body = _body(version, error, tuple(broker.api_versions.items()))
     return [
         frames.frame(
             frames.encode_response_header(call.header.key, version, call.header.correlation_id), body
@@ -51,8 +51,11 @@ def _names_software(request: dict[str, Any], version: int) -> bool:
     return version < 3 or all(SOFTWARE_NAME.match(name) for name in names)
 
 
-def _api_keys(broker: Services) -> list[dict[str, int]]:
-    return [
-        {"api_key": key, "min_version": version_min, "max_version": version_max}
-        for key, (version_min, version_max) in broker.api_versions.items()
-    ]
+@functools.lru_cache(maxsize=BODIES_KEPT_MAX)
+def _body(version: int, error: ErrorCode, served: tuple[tuple[int, tuple[int, int]], ...]) -> bytes:
+    """Encoded once: every connection begins with it, and to write some sixty keys anew was half of what a log-in costs."""
+    answer: dict[str, Any] = {"error_code": error}
+    if error != ErrorCode.INVALID_REQUEST:
+        keys = [{"api_key": key, "min_version": low, "max_version": high} for key, (low, high) in served]
+        answer |= {"api_keys": keys, "finalized_features_epoch": FEATURES_EPOCH}
+    return API.encode_response(version, answer)
