@@ -19,6 +19,7 @@ from bench import (
     fail_over_cells,
     idle_cells,
     load_cells,
+    log_in_cells,
     mirror_cells,
     mirror_distance_cells,
     producer_cells,
@@ -226,6 +227,21 @@ BUDGETS = (
     _cpu_ratio(PRODUCE_50_BY_TLS, 0.5),
     _rate(FETCH_BY_TLS, 1),
     _cpu_ratio(FETCH_BY_TLS, 0.5),
+    Budget(
+        cell=log_in_cells.LOG_INS,
+        figure=messages_per_second,
+        what="log-ins/s",
+        limit=1,
+        is_floor=True,
+        is_ratio=True,
+    ),
+    Budget(
+        cell=log_in_cells.LOG_INS,
+        figure=cpu_us_per_message,
+        what="CPU per log-in (µs)",
+        limit=0.5,
+        is_ratio=True,
+    ),
     *(budget for workload in CLUSTERED.values() for budget in _replicated(workload)),
     *(
         budget

@@ -81,15 +81,16 @@ def cluster(
     ensemble: str,
     broker_count: int,
     settings: Mapping[str, str] = MappingProxyType({}),
+    second_listener: str = "",
     authority: Path | None = None,
 ) -> Iterator[Peer]:
     """So many brokers of that kind; with more than one every partition is on all, and `acks=all` waits for two.
 
-    `settings` are added to their server.properties. With the file of an `authority`, whose certificates the settings name, they
-    have listeners with TLS, too.
+    `settings` are added to their server.properties. They have a `second_listener` of that name, too, about which the settings
+    say more; an `authority` is the file of what its clients trust.
     """
     ports = [_free_port() for _ in range(broker_count)]
-    tls_ports = [_free_port() for _ in range(broker_count if authority else 0)]
+    second_ports = [_free_port() for _ in range(broker_count if second_listener else 0)]
     bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
     chroot = f"{ensemble}/{data.name}-{ports[0]}"
     began = time.monotonic()
@@ -106,7 +107,10 @@ def cluster(
                 "listeners": ",".join(
                     [
                         f"PLAINTEXT://127.0.0.1:{port}",
-                        *(f"SSL://127.0.0.1:{tls_port}" for tls_port in tls_ports[number - 1 : number]),
+                        *(
+                            f"{second_listener}://127.0.0.1:{each}"
+                            for each in second_ports[number - 1 : number]
+                        ),
                     ]
                 ),
                 "log.dirs": str(home / "logs"),
@@ -129,7 +133,7 @@ def cluster(
             others=tuple(others),
             log_directories=tuple(log.parent / "logs" for log in logs),
             zookeeper=chroot,
-            tls_bootstrap=",".join(f"127.0.0.1:{port}" for port in tls_ports),
+            second_bootstrap=",".join(f"127.0.0.1:{port}" for port in second_ports),
             authority=str(authority or ""),
         )
 
@@ -141,6 +145,7 @@ def both(
     ensemble: str,
     broker_count: int = 1,
     settings: Mapping[str, str] = MappingProxyType({}),
+    second_listener: str = "",
     authority: Path | None = None,
 ) -> Iterator[Sequence[Peer]]:
     """headrace, and Apache Kafka beside it if there are jars; of each so many brokers, as `cluster` has them."""
@@ -148,7 +153,9 @@ def both(
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(
-                cluster(kind, jars, data / folder, ensemble, broker_count, settings, authority)
+                cluster(
+                    kind, jars, data / folder, ensemble, broker_count, settings, second_listener, authority
+                )
             )
             for kind, folder in kinds
         ]

@@ -14,6 +14,7 @@ from bench import (
     fail_over_cells,
     idle_cells,
     load_cells,
+    log_in_cells,
     mirror_cells,
     mirror_distance_cells,
     producer_cells,
@@ -27,6 +28,7 @@ GROUPS: tuple[Group, ...] = (
     broker_cells,
     quota_cells,
     tls_cells,
+    log_in_cells,
     cluster_cells,
     transaction_cells,
     fail_over_cells,
@@ -44,6 +46,7 @@ PAIRED_CELLS = {
     *broker_cells.cells,
     *quota_cells.cells,
     *tls_cells.cells,
+    *log_in_cells.cells,
     *cluster_cells.cells,
     *transaction_cells.cells,
 } - {broker_cells.START_DEV}

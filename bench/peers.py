@@ -39,15 +39,15 @@ class Peer:
     """Where its partitions lie, if the benchmark watches them go."""
     zookeeper: str = ""
     """HOST:PORT/CHROOT of a cluster's ZooKeeper."""
-    tls_bootstrap: str = ""
-    """As `bootstrap`, of the listeners with TLS, if there are any."""
+    second_bootstrap: str = ""
+    """As `bootstrap`, of the second listeners, if there are any."""
     authority: str = ""
-    """The file with the certificates that its clients trust there."""
+    """Where those are for TLS: the file with the certificates that its clients trust there."""
 
     def where(self, *, is_tls: bool) -> dict[str, str]:
         """What the generator is told of it."""
         if is_tls:
-            return {"bootstrap": self.tls_bootstrap, "authority": self.authority}
+            return {"bootstrap": self.second_bootstrap, "authority": self.authority}
         return {"bootstrap": self.bootstrap}
 
     @property

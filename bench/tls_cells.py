@@ -48,7 +48,12 @@ def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
     with (
         contest.zookeeper(workshop.data / "zookeeper") as ensemble,
         contest.both(
-            workshop.kafka_jars, workshop.data, ensemble, settings=settings, authority=authority
+            workshop.kafka_jars,
+            workshop.data,
+            ensemble,
+            settings=settings,
+            second_listener="SSL",
+            authority=authority,
         ) as peers,
     ):
         for peer in peers:
