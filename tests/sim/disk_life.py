@@ -48,6 +48,7 @@ class DiskLife:
                 step()
             except Died:
                 crash()
+            assert self.log.is_at_rest or self.log in self.log.restless, "the next flush must find it"
             if self.random.random() < hazards.crash_chance:
                 crash()
         self.files.operations_left = None

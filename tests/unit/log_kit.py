@@ -91,6 +91,7 @@ def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> Non
 def roll(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     """Begin a new segment, as an append does when it is due, unless the active one is empty."""
     if log.body.segments.active.size:
+        log.restless[log] = None
         with log.body.storage_errors():
             log.body.roll(log.log_end_offset, log.log_end_offset, log.config, now_ms)
 

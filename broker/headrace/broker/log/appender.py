@@ -305,6 +305,7 @@ class Appender:
         for position, header in placed:
             set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
         with body.storage_errors():
+            log.restless[log] = None
             body.epochs.assign(leader_epoch, log.log_end_offset)
             for run in runs(placed, log.config.segment_bytes):
                 self._append_adjacent(records, run, now_ms)
@@ -342,6 +343,7 @@ class Appender:
         """Write the buffers, which hold just these batches, to the active segment, and take in the batches."""
         log = self._log
         body = log.body
+        log.restless[log] = None
         if log.awaits_sync:
             body.flusher.check()
         segment = body.segments.active

@@ -42,7 +42,8 @@ class PartitionLog:
     """See the module's text; made by `open`.
 
     `high_watermark` is where readers' view ends, `last_stable_offset` where that of read_committed ends,
-    `recovery_point` the offset below which every batch has been synced. All offsets are exclusive ends.
+    `recovery_point` the offset below which every batch has been synced. All offsets are exclusive ends. `restless` has
+    it as a key from any change on that may leave something for the disk until somebody found it `is_at_rest`.
     What every append or fetch asks for is a slot, not a property.
     """
 
@@ -64,6 +65,7 @@ class PartitionLog:
         "lost_end",
         "opens_batches",
         "partition",
+        "restless",
         "topic",
         "topic_id",
     )
@@ -84,6 +86,8 @@ class PartitionLog:
         # Whether a thread cuts it (`truncation.py`): nobody else works on its body meanwhile.
         self.is_truncating = False
         self.config = config
+        # A dict for its order.
+        self.restless: dict[PartitionLog, None] = {}
         self.go_on_in(body)
 
     @classmethod
@@ -134,6 +138,7 @@ class PartitionLog:
 
     def update_config(self, config: LogConfig) -> None:
         """Use a changed topic configuration from the next operation on."""
+        self.restless[self] = None
         self.config = config
         self.is_stamping = config.message_timestamp_type == "LogAppendTime"
         self.codec = target_codec(config.compression_type)
@@ -247,6 +252,7 @@ class PartitionLog:
 
     def assign_epoch(self, epoch: int) -> None:
         """Begin a leader epoch at the log's end: this broker has become leader."""
+        self.restless[self] = None
         with self.body.storage_errors():
             self.body.epochs.assign(epoch, self.log_end_offset)
 
@@ -290,6 +296,7 @@ class PartitionLog:
             if not reasons:
                 return []
             if len(reasons) == len(self.body.segments):
+                self.restless[self] = None
                 self.body.roll(self.log_end_offset, self.log_end_offset, self.config, now_ms)
             deleted = self.body.segments.take_first(reasons, now_ms, self.config.file_delete_delay_ms)
             first_base_offset = next(iter(self.body.segments)).base_offset
@@ -337,6 +344,14 @@ class PartitionLog:
         body = self.body
         segments = body.segments
         return body.flusher.recovery_point >= segments.active.next_offset and not segments.has_rolled
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no flush and no note of an epoch will be due before something changes, however long that takes."""
+        body = self.body
+        if body.segments.has_rolled or not body.epochs.is_written:
+            return False
+        return self.config.flush_ms == LONG_MAX or self.is_flushed
 
     def flush_due(self, monotonic_ms: int, looked_ms: int) -> bool:
         """Whether data should be flushed now: a segment was rolled, or flush.ms is over.

@@ -62,6 +62,8 @@ class LogStore:
         self._deleted = Deleted()
         # When it was looked last which logs are to be flushed.
         self._looked_ms = 0
+        # Those that may have something for the disk, of which some are no longer here.
+        self._restless: dict[PartitionLog, None] = {}
 
     def failed(self, path: str, error: OSError) -> list[PartitionKey] | None:
         """The disk failed at `path`, a data directory or a log: the directory goes offline.
@@ -112,6 +114,8 @@ class LogStore:
         """From now on this is the log of that partition."""
         self._homes[key] = home
         home.logs[key] = log
+        log.restless = self._restless
+        self._restless[log] = None
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """The log of a partition, or None."""
@@ -200,7 +204,7 @@ class LogStore:
 
     def epoch_tasks(self) -> list[EpochTask]:
         """Jobs for threads that note leader epochs on the disk; call each log's `epochs_noted` when its job has ended."""
-        due = ((log, log.epoch_task()) for log in self.all() if not log.body.epochs.is_written)
+        due = ((log, log.epoch_task()) for log in list(self._restless) if not log.body.epochs.is_written)
         found = ((log, job) for log, job in due if job is not None)
         return [
             (log, partial(_attempt, self._guarded(log.directory, job)))
@@ -251,6 +255,9 @@ class LogStore:
         """These are over, whatever came of them."""
         for opening in openings:
             self._busy.discard(opening.key)
+            if opening.log is not None:
+                # Only now nobody changes it any more.
+                opening.log.restless[opening.log] = None
             if opening.put_away is not None:
                 self.doom(opening.put_away, opening.now_ms, self._default_config.file_delete_delay_ms)
             for home in self._directories:
@@ -407,9 +414,16 @@ class LogStore:
     def flush_tasks(self, monotonic_ms: int) -> list[FlushTask]:
         """Flush jobs that are due, for threads; hand each answer to its log's `flushed`, then call `checkpoint`."""
         looked_ms, self._looked_ms = self._looked_ms, monotonic_ms
-        unflushed = [log for log in self.all() if not log.is_flushed]
+        self._leave_resting_alone()
+        unflushed = [log for log in list(self._restless) if not log.is_flushed]
         due = ((log, log.flush_task()) for log in unflushed if log.flush_due(monotonic_ms, looked_ms))
         return [(log, task) for log, task in due if task is not None]
+
+    def _leave_resting_alone(self) -> None:
+        """Until they change; and those that are deleted, or in a directory that failed."""
+        for log in list(self._restless):
+            if log.is_at_rest or self.get(log.topic, log.partition) is not log:
+                del self._restless[log]
 
     def close(self, map_logs: MapLogs = map) -> None:
         """Close every log, write the checkpoints and `.kafka_cleanshutdown`; a log that fails leaves its directory unclean.

@@ -88,6 +88,7 @@ class Truncation:
         """On the loop, after `run`: the log has its new offsets. Raises StorageError when it could not be cut, or was not."""
         log = self.log
         log.is_truncating = False
+        log.restless[log] = None
         if not self._has_run and self.error is None:
             # Whoever saw to it was stopped.
             self.error = StorageError(f"{log.directory} was not cut to {self._offset}.")

@@ -166,6 +166,29 @@ def test_a_flush_is_checkpointed_and_bounds_the_next_recovery(tmp_path: Path) ->
     assert (reports[0].segments, reports[0].segments_walked, reports[0].log_end_offset) == (2, 1, 4)
 
 
+def test_a_log_is_looked_at_until_nothing_of_it_will_be_due_and_again_once_it_changes(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    assert (store.flush_tasks(NOW_MS), list(log.restless)) == ([], [])
+    append(log, batch(3))
+    assert (store.flush_tasks(NOW_MS), list(log.restless)) == ([], [log]), "the epoch is to be noted"
+    for noted, job in store.epoch_tasks():
+        job()
+        noted.epochs_noted()
+    assert (store.flush_tasks(NOW_MS), list(log.restless)) == ([], []), "nothing wants the data on the disk"
+    log.assign_epoch(7)
+    assert [log for log, _ in store.epoch_tasks()] == [log]
+    log.epochs_noted()
+    store.update_defaults(LogConfig(flush_ms=1000))
+    assert (store.flush_tasks(NOW_MS), list(log.restless)) == ([], [log])
+    for flushed, task in store.flush_tasks(NOW_MS + 1000):
+        flushed.flushed(task())
+    assert (store.flush_tasks(NOW_MS + 3000), log.recovery_point, list(log.restless)) == ([], 3, [])
+    append(log, batch())
+    store.delete("events", 0, now_ms=NOW_MS)
+    assert (store.flush_tasks(NOW_MS + 9000), list(log.restless)) == ([], [])
+
+
 def test_producers_that_are_silent_for_as_long_as_is_configured_are_forgotten(tmp_path: Path) -> None:
     store, _ = open_store(tmp_path, config=LogConfig(retention_ms=-1))
     log = store.create("events", 0, None, now_ms=NOW_MS)
