@@ -10,15 +10,15 @@ from mixed_replicas import HEADRACE, KAFKA, MixedReplicas
 from processes import eventually
 from replicated_cluster import PARTITION_COUNT, GroupReader, Writer, check
 
-Start = Callable[[Mapping[int, str]], "MixedReplicas"]
+Start = Callable[..., "MixedReplicas"]
 
 
 @pytest.fixture
 def replicas(kafka_jars: Path, tmp_path: Path) -> Iterator[Start]:
     started: list[MixedReplicas] = []
 
-    def start(kinds: Mapping[int, str]) -> MixedReplicas:
-        started.append(MixedReplicas(tmp_path, kafka_jars, kinds))
+    def start(kinds: Mapping[int, str], set: Mapping[str, str] | None = None) -> MixedReplicas:
+        started.append(MixedReplicas(tmp_path, kafka_jars, kinds, set))
         return started[-1]
 
     yield start
@@ -28,11 +28,20 @@ def replicas(kafka_jars: Path, tmp_path: Path) -> Iterator[Start]:
 
 # In short: either kind replicates what the other leads in test_conformance_mixed_cluster.py.
 @pytest.mark.long
-@pytest.mark.parametrize("kinds", [{1: HEADRACE, 2: KAFKA, 3: HEADRACE}, {1: KAFKA, 2: HEADRACE, 3: KAFKA}])
+@pytest.mark.parametrize(
+    ("kinds", "protocol"),
+    [
+        ({1: HEADRACE, 2: KAFKA, 3: HEADRACE}, "3.9"),
+        ({1: KAFKA, 2: HEADRACE, 3: KAFKA}, "3.9"),
+        # The oldest that may be chosen, and the first with topic ids in Fetch.
+        ({1: KAFKA, 2: HEADRACE, 3: HEADRACE}, "3.0"),
+        ({1: HEADRACE, 2: KAFKA, 3: KAFKA}, "3.2"),
+    ],
+)
 def test_leaders_of_either_kind_die_and_nothing_acknowledged_is_lost(
-    replicas: Start, kinds: Mapping[int, str]
+    replicas: Start, kinds: Mapping[int, str], protocol: str
 ) -> None:
-    cluster = replicas(kinds)
+    cluster = replicas(kinds, {"inter.broker.protocol.version": protocol})
     writer, reader = Writer(cluster), GroupReader(cluster)
     writer.wait_for_more()
     led = {cluster.leader(partition): partition for partition in range(PARTITION_COUNT)}

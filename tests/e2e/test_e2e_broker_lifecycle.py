@@ -131,6 +131,9 @@ def test_brokers_share_the_partitions_of_a_topic_and_serve_a_group_together(dev_
     leaders = [partition.leader for partition in metadata.topics["spread"].partitions.values()]
     assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
     assert sorted(consume_all(cluster.bootstrap, "spread", 3000)) == sorted(values)
+    positions = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("__consumer_offsets")
+    (partition, *_) = positions.topics["__consumer_offsets"].partitions.values()
+    assert sorted(partition.replicas) == [1, 2, 3]
 
 
 def test_dev_ends_with_its_brokers_when_it_is_killed(dev_cluster: Start) -> None:

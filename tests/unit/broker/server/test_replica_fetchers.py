@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 import pytest
@@ -196,7 +196,7 @@ class Replicas:
 class Follows:
     """This broker with its fetchers; `leaders` are those that it can reach."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: Replication) -> None:
         own, _ = open_store(folder / "own")
         self.replicas = Replicas(own)
         self.leaders = {number: Leader(open_store(folder / f"leader-{number}")[0]) for number in (2, 3)}
@@ -209,7 +209,7 @@ class Follows:
         self.syncs = Syncs(self.tasks, lambda _, __: None, FlushTimes())
         context = FetchContext(
             broker_id=OWN_ID,
-            config=CONFIG,
+            config=config,
             partitions=self.replicas,
             clock=SystemClock(),
             connect=self._connect,
@@ -255,9 +255,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def run(folder: Path, script: Callable[[Follows], Coroutine[Any, Any, T]]) -> T:
+def run(folder: Path, script: Callable[[Follows], Coroutine[Any, Any, T]], config: Replication = CONFIG) -> T:
     async def play() -> T:
-        follows = Follows(folder)
+        follows = Follows(folder, config)
         try:
             return await script(follows)
         finally:
@@ -296,6 +296,40 @@ def test_a_follower_gets_what_its_leader_has_and_then_only_asks_for_what_moved(t
         assert broker.replicated == sum(len(content(leader.log(number))[2]) for number in range(3))
 
     run(tmp_path, script)
+
+
+def test_so_many_fetchers_share_a_leaders_partitions_and_ask_as_is_configured(tmp_path: Path) -> None:
+    config = replace(
+        CONFIG,
+        num_replica_fetchers=3,
+        replica_fetch_min_bytes=2,
+        replica_fetch_max_bytes=3000,
+        replica_fetch_response_max_bytes=40_000,
+    )
+
+    async def script(broker: Follows) -> None:
+        leader = broker.leaders[2]
+        connections: list[Leader] = []
+
+        async def connect(*_: object) -> Leader:
+            # Each has a session of its own.
+            connections.append(Leader(leader.logs))
+            return connections[-1]
+
+        cast("Any", leader).connect = connect
+        for number in range(12):
+            leader.append(batch(1), number=number)
+            broker.told(number=number)
+        await until(lambda: all(broker.holds(number) for number in range(12)))
+        assert list(broker.fetchers.figures()) == [SourceFigures(2, 12, 0, 0)]
+        asked = [{number for r in one.requests for (_, number), _ in r.asked} for one in connections]
+        assert sorted(number for numbers in asked for number in numbers) == list(range(12))
+        assert len(asked) == 3
+        for request in (request for one in connections for request in one.requests):
+            sizes = request.min_bytes, request.partition_max_bytes, request.max_bytes, request.max_wait_ms
+            assert sizes == (2, 3000, 40_000, 20)
+
+    run(tmp_path, script, config)
 
 
 def test_where_logs_part_the_followers_is_cut(tmp_path: Path) -> None:

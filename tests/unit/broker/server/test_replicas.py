@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import replace
@@ -233,6 +234,32 @@ def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(
     assert logs.get("t", 0).epochs == [(3, 0)]
     assert changed == [("t", 0, True)]
     assert list(partitions.led()) == [partition]
+
+
+def test_each_change_of_a_replica_is_a_line_with_its_epochs(
+    partitions: Partitions, caplog: pytest.LogCaptureFixture
+) -> None:
+    two: Any = {"isr": (1, 2), "replicas": (1, 2)}
+    with caplog.at_level(logging.INFO):
+        take(partitions, leader_and_isr(state(epoch=3, partition_epoch=4, **two)))
+        take(partitions, leader_and_isr(state(epoch=4, partition_epoch=6, leader=2, **two)))
+        stop(partitions, stop_replica(leader_epoch=5))
+    told = [line for record in caplog.records for line in getattr(record, "events", ())]
+    assert [event for event, _ in told] == ["leads", "follows", "stopped"]
+    assert told[0][1] == {
+        "topic": "t",
+        "partition": 0,
+        "leader": 1,
+        "leader_epoch": 3,
+        "partition_epoch": 4,
+        "controller_epoch": 1,
+        "isr": "1,2",
+        "replicas": "1,2",
+        "log_end_offset": 0,
+        "high_watermark": 0,
+    }
+    assert (told[1][1]["leader"], told[1][1]["leader_epoch"], told[1][1]["partition_epoch"]) == (2, 4, 6)
+    assert told[2][1] == {"topic": "t", "partition": 0, "leader_epoch": 4, "deleted": True}
 
 
 def test_a_partition_led_elsewhere_is_not_led_here(partitions: Partitions) -> None:
