@@ -122,7 +122,7 @@ class Cleaner:
         """The log with the largest share of dirty bytes of those that are worth a cleaning."""
         now_ms = self._clock.now_ms()
         done = self._busy | self._passed
-        candidates = [found for found in self._logs.all() if found not in done]
+        candidates = [found for found in self._logs.all() if found.is_compacted and found not in done]
         dirty = [(found, dirt) for found in candidates if (dirt := found.cleaner.find(found, now_ms))]
         self.figures = self.figures._replace(
             max_dirty_ratio=max((dirt.ratio for _, dirt in dirty), default=0.0)

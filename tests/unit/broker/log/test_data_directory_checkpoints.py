@@ -147,7 +147,14 @@ def test_high_watermarks_are_written_alone_and_only_when_they_moved(tmp_path: Pa
     job()
     assert files.replaced == [REPLICATION_OFFSET_FILE]
     assert watermark(tmp_path / "logs") == 4
-    assert store.watermark_jobs() == []
+    assert store.watermark_jobs() == store.watermark_jobs() == []
+    log.lost_end = 9
+    (job,) = store.watermark_jobs()
+    job()
+    assert watermark(tmp_path / "logs") == 9
+    assert store.watermark_jobs() == store.watermark_jobs() == []
+    store.create("events", 1, None, now_ms=NOW_MS)
+    assert store.watermark_jobs() != []
     store.close()
 
 
