@@ -16,6 +16,8 @@ import numpy.typing as npt
 Int64s = npt.NDArray[np.int64]
 PAIRS_MAX: Final = 1000
 """Pairs of hosts that are kept apart; beyond it both have no name."""
+HOSTS_MAX: Final = 10_000
+"""Names of hosts that are told from each other; beyond it a new one is nobody's."""
 NOBODY: Final = ""
 """The name of a host that nobody has told."""
 
@@ -49,6 +51,8 @@ class Hosts:
 
     def number(self, name: str) -> int:
         if name not in self.numbers:
+            if len(self.names) > HOSTS_MAX:
+                return 0
             self.numbers[name] = len(self.names)
             self.names.append(name)
         return self.numbers[name]

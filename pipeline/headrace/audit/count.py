@@ -69,12 +69,14 @@ def removed_offsets(
 ) -> int:
     """Return how many of the offsets [first, following) have no record any more.
 
-    `headers` are of all batches there, `kept` the offsets of the records that were read of them, in parts. Compaction
+    `headers` are of all batches there (or more), `kept` the offsets of the records that were read of them, in parts. Compaction
     leaves such gaps between batches and within them.
     """
     present = 0
     for header in headers:
         begin, end = max(first, header.base_offset), min(following, header.next_offset)
+        if begin >= end:
+            continue
         if header.record_count > header.last_offset_delta:
             present += end - begin
         elif (begin, end) == (header.base_offset, header.next_offset):

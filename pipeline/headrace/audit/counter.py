@@ -8,7 +8,7 @@ goes on from what was published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -33,14 +33,17 @@ from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.librdkafka import settings_of
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.batches import BatchHeader
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.load.log_client import LogClient
 from headrace.load.ranges import LoadFinding, LogOffsets, OffsetRange
-from headrace.load.source import StandstillError, chunks, header_chunks
+from headrace.load.source import Chunk, StandstillError, between, chunks, header_chunks
 
 OFFSETS_PER_RECORD_MAX: Final = 20_000
-"""Bound of a count record: even runs of single sequences stay below a message's size."""
+"""Bound of what one count record is about."""
+RECORD_SIZE_MAX: Final = 896 * 1024
+"""Bytes of a count record, below what a broker takes unless it is told otherwise; what says more is told by several."""
 RANGES_PER_ROUND_MAX: Final = 50
 """Ranges of one partition before the others get their turn."""
 FLUSH_INTERVAL_MS: Final = 5_000
@@ -262,41 +265,68 @@ class LogCounter:
 
     def _count_events(self, partition: TopicPartition, wanted: OffsetRange) -> None:
         for chunk in chunks(self._client, wanted):
-            found = census(chunk.records, self._window_size_ms)
-            kept = [part.offset for part in chunk.records]
-            position = self.positions[partition]
-            unreadable = sum(item.last_offset - item.first_offset + 1 for item in chunk.unreadable)
-            counted = Counted(
-                tier=self._tier,
-                datacenter=self._datacenter,
-                partition=partition,
-                first=position,
-                next=chunk.next_offset,
-                tallies=tuple(found.tallies),
-                at_ms=self._clock_ms(),
-                foreign=found.foreign + unreadable,
-                removed=removed_offsets(chunk.headers, kept, position, chunk.next_offset),
-                is_compacted=partition.topic in self._compacted,
-                producers=found.producers,
-            )
-            self._take(counted, sum(item.count for item in found.tallies))
+            for counted in self._of_events(partition, chunk, self.positions[partition], chunk.next_offset):
+                self._take(counted, sum(item.count for item in counted.tallies))
+
+    def _of_events(
+        self, partition: TopicPartition, chunk: Chunk, first: int, following: int
+    ) -> Iterator[Counted]:
+        """Yield what offsets of a chunk hold, in as many parts as need be."""
+        records = [between(part, first, following) for part in chunk.records]
+        found = census(records, self._window_size_ms)
+        unreadable = sum(
+            max(0, min(item.last_offset + 1, following) - max(item.first_offset, first))
+            for item in chunk.unreadable
+        )
+        counted = Counted(
+            tier=self._tier,
+            datacenter=self._datacenter,
+            partition=partition,
+            first=first,
+            next=following,
+            tallies=tuple(found.tallies),
+            at_ms=self._clock_ms(),
+            foreign=found.foreign + unreadable,
+            removed=removed_offsets(chunk.headers, [part.offset for part in records], first, following),
+            is_compacted=partition.topic in self._compacted,
+            producers=found.producers,
+        )
+        if following - first == 1 or not _is_too_large(counted):
+            yield counted
+            return
+        middle = (first + following) // 2
+        yield from self._of_events(partition, chunk, first, middle)
+        yield from self._of_events(partition, chunk, middle, following)
 
     def _count_headers(self, partition: TopicPartition, wanted: OffsetRange) -> None:
         for chunk in header_chunks(self._client, wanted):
-            position = self.positions[partition]
-            found = batch_counts.census(chunk.headers, chunk.aborted, position, self._window_size_ms)
-            counted = Counted(
-                tier=self._tier,
-                datacenter=self._datacenter,
-                partition=partition,
-                first=position,
-                next=chunk.next_offset,
-                tallies=(),
-                at_ms=self._clock_ms(),
-                is_compacted=partition.topic in self._compacted,
-                batches=found,
-            )
-            self._take(counted, found.messages)
+            for counted in self._of_headers(
+                partition, chunk.headers, chunk.aborted, self.positions[partition]
+            ):
+                assert counted.batches is not None, "it is counted by headers"
+                self._take(counted, counted.batches.messages)
+
+    def _of_headers(
+        self, partition: TopicPartition, headers: Sequence[BatchHeader], aborted: Collection[int], first: int
+    ) -> Iterator[Counted]:
+        """Yield what batches from an offset on say, in as many parts as need be."""
+        counted = Counted(
+            tier=self._tier,
+            datacenter=self._datacenter,
+            partition=partition,
+            first=first,
+            next=headers[-1].next_offset,
+            tallies=(),
+            at_ms=self._clock_ms(),
+            is_compacted=partition.topic in self._compacted,
+            batches=batch_counts.census(headers, aborted, first, self._window_size_ms),
+        )
+        middle = len(headers) // 2
+        if not middle or not _is_too_large(counted):
+            yield counted
+            return
+        yield from self._of_headers(partition, headers[:middle], aborted, first)
+        yield from self._of_headers(partition, headers[middle:], aborted, headers[middle - 1].next_offset)
 
     def _take(self, counted: Counted, events: int) -> None:
         """Publish what was counted, and go on behind it."""
@@ -367,6 +397,10 @@ class LogCounter:
 
     def _publish(self, record: CountRecord) -> None:
         self._publisher.publish(record)
+
+
+def _is_too_large(record: Counted) -> bool:
+    return len(encode(record)) > RECORD_SIZE_MAX
 
 
 def published_positions(client: LogClient, tier: CounterTier, datacenter: str) -> dict[TopicPartition, int]:

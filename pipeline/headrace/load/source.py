@@ -279,7 +279,7 @@ def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int
     unreadable: tuple[UnreadableBatch, ...] = ()
     try:
         if visible:
-            records = (_between(columns(fetched.records, visible), first, next_offset),)
+            records = (between(columns(fetched.records, visible), first, next_offset),)
     except UnreadableBatchError as error:
         if len(visible) > 1:
             middle, _ = visible[len(visible) // 2]
@@ -326,8 +326,8 @@ def _unreadable(
     )
 
 
-def _between(records: RecordColumns, first: int, limit: int) -> RecordColumns:
-    """Cut records outside [first, limit): a batch is fetched whole even when the range begins or ends inside it."""
+def between(records: RecordColumns, first: int, limit: int) -> RecordColumns:
+    """Return the records of offsets [first, limit): a batch is fetched whole even when a range begins or ends inside it."""
     offset = records.offset
     if not len(offset) or (offset[0] >= first and offset[-1] < limit):
         return records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headrace.audit.clocks import NOBODY, PAIRS_MAX, Clocks, Hosts, Skew, Skews
+from headrace.audit.clocks import HOSTS_MAX, NOBODY, PAIRS_MAX, Clocks, Hosts, Skew, Skews
 
 PAIR = Clocks("dc-east", "live_to_offline", "web-1", "broker-1")
 
@@ -29,3 +29,11 @@ def test_hosts_have_one_number_each_and_number_0_is_nobody() -> None:
     hosts = Hosts()
     assert [hosts.number(name) for name in ("a", "b", "a", NOBODY)] == [1, 2, 1, 0]
     assert hosts.names == [NOBODY, "a", "b"]
+
+
+def test_a_million_names_are_no_million_hosts() -> None:
+    hosts = Hosts()
+    numbers = [hosts.number(f"web-{number}") for number in range(HOSTS_MAX + 3)]
+    assert numbers[-4:] == [HOSTS_MAX, 0, 0, 0]
+    assert hosts.number("web-0") == 1
+    assert len(hosts.names) == HOSTS_MAX + 1

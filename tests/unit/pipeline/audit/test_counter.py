@@ -13,7 +13,9 @@ from headrace.audit.counter import (
     BARRIER_INTERVAL_MS,
     COUNTS,
     FLUSH_INTERVAL_MS,
+    OFFSETS_PER_RECORD_MAX,
     POLICY_INTERVAL_MS,
+    RECORD_SIZE_MAX,
     ROT_LEFT_OUT_AFTER_MS,
     LogCounter,
     Publisher,
@@ -40,12 +42,13 @@ from headrace.load.ranges import LogOffsets
 
 PAGES = TopicPartition("pageviews", 0)
 ACCOUNTS = TopicPartition(MONITORING_TOPIC, 0)
+COUNTED_BY_HEADERS = OFFSETS_PER_RECORD_MAX
 
 
-def event(sequence: int) -> bytes:
+def event(sequence: int, producer: str = "p") -> bytes:
     sink = io.BytesIO(b"\0\0\0\0\7")
     sink.seek(5)
-    header = {"time": 1000, "server": "s", "service": "s", "producer": "p", "sequence": sequence}
+    header = {"time": 1000, "server": "s", "service": "s", "producer": producer, "sequence": sequence}
     record: dict[str, Any] = {"header": header, "reason": "", "line": b"", "size": 0, "sha256": ""}
     schemaless_writer(sink, parsed_schema("rejected_line"), record)
     return sink.getvalue()
@@ -433,3 +436,32 @@ def test_rot_stops_the_count_of_headers_too(cluster: MemoryCluster) -> None:
     counter = cluster.counter(modes="pageviews=headers")
     counter.round()
     assert cluster.news() == [("Counted", 0, 1), ("Standstill", 1, 1)]
+
+
+def test_names_without_end_become_several_records_each_below_a_messages_size(cluster: MemoryCluster) -> None:
+    names = [f"{number:03}{'<' * 1000}" for number in range(1000)]
+    cluster.append(PAGES, *(event(0, name) for name in names[:500]))
+    cluster.append(PAGES, b"no event", *(event(0, name) for name in names[500:]))
+    cluster.counter().round()
+    counted = [item for item in cluster.published if isinstance(item, Counted)]
+    assert len(counted) > 1
+    assert [item.first for item in counted] == [0, *(item.next for item in counted[:-1])]
+    assert max(len(encode(item)) for item in counted) <= RECORD_SIZE_MAX
+    assert [tally.producer for item in counted for tally in item.tallies] == names
+    assert (counted[-1].next, sum(item.foreign for item in counted)) == (1001, 1)
+    assert {item.removed for item in counted} == {0}
+    assert cluster.counter().positions == {PAGES: 1001}
+
+
+def test_batches_of_any_client_become_several_records_too(cluster: MemoryCluster) -> None:
+    for number in range(COUNTED_BY_HEADERS):
+        far = [Record(number, number << 40, None, b"x", [])]
+        cluster.logs[PAGES] += encode_batch(
+            far, base_offset=number, producer_id=number << 40, base_sequence=0
+        )
+    cluster.counter(modes="pageviews=headers").round()
+    counted = [item for item in cluster.published if isinstance(item, Counted)]
+    assert len(counted) > 1
+    assert [item.first for item in counted] == [0, *(item.next for item in counted[:-1])]
+    assert max(len(encode(item)) for item in counted) <= RECORD_SIZE_MAX
+    assert sum(item.batches.messages for item in counted if item.batches) == COUNTED_BY_HEADERS
