@@ -110,7 +110,7 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
             "reason",
         ),
     }
-    console = Console()
+    console = Console(markup=False)
     for name, heading in headings.items():
         if not found[name]:
             continue

@@ -71,6 +71,6 @@ def _print(rows: list[Row], source: str) -> None:
     total: Row = {"group": "all", "topic": "", **rehearsal.totals(rows)}
     for row in (*rows, total):
         table.add_row(*(f"{row[name]:,}" if name in COUNTS else str(row[name]) for name in HEADINGS))
-    Console().print(table)
+    Console(markup=False).print(table)
     for group, reason in {str(row["group"]): row["reason"] for row in rows if row["reason"]}.items():
         click.echo(f"{group} would be left alone: {reason}.")

@@ -76,7 +76,7 @@ def verify(
 
 
 def _print(rows: Sequence[Row]) -> None:
-    console = Console()
+    console = Console(markup=False)
     table = Table("topic", "partition", "result", "offsets compared", "not compared", box=None)
     reasons = Counter(row["reason"] for row in rows if row["reason"])
     for row in rows:

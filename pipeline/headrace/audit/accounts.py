@@ -20,6 +20,25 @@ CLOCK_SKEW_MS: Final = 5_000
 """By how much the clocks of two datacenters may differ."""
 
 
+WINDOW_SIZE_MS_MAX: Final = 86_400_000
+"""Of what is accounted together: a day."""
+SEQUENCE_MAX: Final = 1 << 62
+"""Beyond it no sums can be made of sequences."""
+
+
+def unsound(account: Account) -> str:
+    """Say what of an account nobody can have meant; empty for one that may be true."""
+    if not 0 < account.window_size_ms <= WINDOW_SIZE_MS_MAX:
+        return f"has windows of {account.window_size_ms} ms"
+    if any(not 0 <= first <= last < SEQUENCE_MAX for first, last, *_ in account.undelivered):
+        return "has undelivered sequences that cannot be"
+    if any(last >= SEQUENCE_MAX for _, last, _ in account.acknowledgements):
+        return "has acknowledged sequences that cannot be"
+    if not 0 <= account.next_sequence <= SEQUENCE_MAX:
+        return f"names {account.next_sequence} as the next sequence"
+    return ""
+
+
 class OpenAccount(NamedTuple):
     """What was acknowledged of one window, in an account at an offset of the monitoring topic."""
 

@@ -189,4 +189,4 @@ def _print(rows: list[Mapping[str, object]]) -> None:
             "all of it" if up_to is None else time_text(int(str(up_to))),
             str(row["partitions_without_offset"]),
         )
-    Console(soft_wrap=True).print(table)
+    Console(markup=False, soft_wrap=True).print(table)

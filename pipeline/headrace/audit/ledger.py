@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from headrace.audit.acceptances import Acceptances
-from headrace.audit.accounts import Accounts
+from headrace.audit.accounts import Accounts, unsound
 from headrace.audit.aggregates import AggregateLedger
 from headrace.audit.batch_ledger import BatchLedger
 from headrace.audit.changes import Changes
@@ -223,10 +223,10 @@ class Ledger:
             fingerprint=account.fingerprint,
             runs=runs,
         )
-        if not claimed.is_sound:
+        wrong = unsound(account) or ("" if claimed.is_sound else "does not have the fingerprint of its runs")
+        if wrong:
             self.problem(
-                f"server {header.server}, service {header.service}: an account of producer {header.producer} does not have "
-                "the fingerprint of its runs",
+                f"server {header.server}, service {header.service}: an account of producer {header.producer} {wrong}",
                 Period(account.window_start, account.window_start + max(1, account.window_size_ms)),
             )
             return

@@ -367,7 +367,8 @@ def report(
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
-        Console().print(f"{found['verdict']}: {reports.sentence(found)}", highlight=False, soft_wrap=True)
+        console = Console(markup=False, highlight=False, soft_wrap=True)
+        console.print(f"{found['verdict']}: {reports.sentence(found)}")
     sys.exit(0 if open_verdict(outcome, auditor.ledger.acceptances) == "complete" else 1)
 
 

@@ -67,7 +67,7 @@ def reconcile(
     outcome.findings = [item for item in outcome.findings if _is_of(item, period)]
     outcome.incomplete = [item for item in outcome.incomplete if period.overlaps(*item.period)]
     _leave_out(outcome, outcome.off)
-    outcome.watermarks = _told(ledger, watermarks.found())
+    outcome.watermarks = _told(ledger, watermarks.found(ledger.heard_until, now_ms))
     outcome.verdict = verdict_of(item.verdict for item in verdicts(outcome))
     return outcome
 

@@ -7,19 +7,21 @@ Owns when a producer holds the watermark back, and which windows nobody can vouc
   silence is measured by the clock of the counter in the producer's own datacenter, up to which accounts are read, so that
   a mirror or an auditor that is behind takes nobody for silent;
 - what is lost or on its way holds it at its window, but for what came after the watermark of that window, and for losses
-  that a person has accepted.
+  that a person has accepted;
+- nobody's promise counts beyond the time up to which accounts are read: a producer whose clock is years ahead knows no future.
 Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from headrace.audit.acceptances import Acceptances
+from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.evidence import Evidence
 from headrace.audit.facts import TopicFacts
 from headrace.audit.judge import Judged
@@ -160,10 +162,20 @@ class Watermarks:
         if since_ms < END_MS:
             self.topics[key].bounds.append(since_ms)
 
-    def found(self) -> dict[tuple[str, str], int]:
-        """Return the watermark of each topic and of all that are counted; nothing where there is none yet."""
-        found = {key: min(topic.bounds, default=topic.latest) for key, topic in self.topics.items()}
-        counted = [topic for topic in self.topics.values() if topic.is_counted] or list(self.topics.values())
-        bounds = [bound for topic in counted for bound in topic.bounds]
-        found[OVERALL] = min(bounds, default=max((topic.latest for topic in counted), default=0))
+    def found(self, heard_until: Mapping[str, int], now_ms: int) -> dict[tuple[str, str], int]:
+        """Return the watermark of each topic and of all that are counted; nothing where there is none yet.
+
+        `heard_until`: up to when the accounts of each datacenter are read.
+        """
+        bounds: list[int] = []
+        latest: list[int] = []
+        found: dict[tuple[str, str], int] = {}
+        is_any_counted = any(topic.is_counted for topic in self.topics.values())
+        for key, topic in self.topics.items():
+            limit_ms = heard_until.get(key[0], now_ms) + CLOCK_SKEW_MS
+            found[key] = min(limit_ms, min(topic.bounds, default=topic.latest))
+            if topic.is_counted or not is_any_counted:
+                bounds += [found[key]] if topic.bounds else []
+                latest.append(min(limit_ms, topic.latest))
+        found[OVERALL] = min(bounds, default=max(latest, default=0))
         return {key: until_ms for key, until_ms in found.items() if until_ms > 0}

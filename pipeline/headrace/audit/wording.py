@@ -41,9 +41,9 @@ def fault(item: Row) -> str:
     why = ""
     if "partition" in item:
         offsets = f"offsets {item['first_offset']} to {item['last_offset']} of partition {item['partition']}"
-        why = f"{offsets}: {item['reason']}"
+        why = f"{offsets}: {item['reason']}" if item.get("reason") else offsets
     if not item["producer"]:
-        return f"up to {item['count']:,} events of {where}, {why}"
+        return f"up to {item['count']:,} events of {where}" + (f", {why}" if why else "")
     sequences = f"sequences {item['first_sequence']} to {item['last_sequence']}" + (f"; {why}" if why else "")
     if not _place_of(item):
         return f"{item['count']:,} events of {where}, {who(item)}, {sequences}"

@@ -179,4 +179,4 @@ def _print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], none: st
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    Console(soft_wrap=True).print(table)
+    Console(markup=False, soft_wrap=True).print(table)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from headrace.broker.client import bootstrap_option as options
 
@@ -34,12 +35,12 @@ def say(result: dict[str, Any], sentence: str, *, as_json: bool) -> None:
 
 
 def print_rows(rows: list[dict[str, Any]]) -> None:
-    """Print rows of the same columns as a table; lists without brackets."""
+    """Print rows of the same columns as a table; lists without brackets, and what is styled text as it is."""
     table = Table(box=None)
     for name in rows[0] if rows else ():
         table.add_column(name)
     for row in rows:
-        table.add_row(*map(cell, row.values()))
+        table.add_row(*(value if isinstance(value, Text) else Text(cell(value)) for value in row.values()))
     Console().print(table)
 
 

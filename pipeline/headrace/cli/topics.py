@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 from confluent_kafka.admin import ConfigResource, NewTopic
+from rich.text import Text
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.asking import admin_client, asked
@@ -146,14 +147,14 @@ def delete(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
 def _marked(partition: dict[str, Any]) -> dict[str, Any]:
     """A row for people: what is wrong with a partition stands in words in the last column."""
     late = partition["out_of_sync"]
-    marks = ["[bold red]no leader[/]"] if partition["leader"] < 0 else []
+    marks = [Text("no leader", "bold red")] if partition["leader"] < 0 else []
     if late:
-        marks.append(f"[yellow]out of sync: {cell(late)}[/]")
+        marks.append(Text(f"out of sync: {cell(late)}", "yellow"))
     leader = "none" if partition["leader"] < 0 else partition["leader"]
     return {
         "partition": partition["partition"],
         "leader": leader,
         "replicas": partition["replicas"],
         "in sync": partition["isrs"],
-        "": "; ".join(marks),
+        "": Text("; ").join(marks),
     }
