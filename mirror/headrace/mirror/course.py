@@ -151,9 +151,11 @@ class Course:
             if self._is_passed(header) or self._is_rot_behind(records, place):
                 return Step.PASS
             if self.may_jump:
-                return Step.JUMP
+                return self._lie(header) or Step.JUMP
             taken_to = self.next_offset
-        return Step.FOLLOW if self.follows(header, taken_to) else self._departure(records, place, taken_to)
+        if not self.follows(header, taken_to):
+            return self._departure(records, place, taken_to)
+        return (self._lie(header) if header.base_offset > taken_to else None) or Step.FOLLOW
 
     def _is_passed(self, header: BatchHeader) -> bool:
         """A batch before the place that was asked for: a broker may begin earlier; a resumed copy passes it over."""
@@ -174,6 +176,13 @@ class Course:
         """What a copy that goes on at this batch passes over; None where it begins there."""
         place = self.next_offset
         return (place, header.base_offset - 1) if header.base_offset > place and not self.begins else None
+
+    def _lie(self, header: BatchHeader) -> Refusal | None:
+        """Whether the source serves what by its own word it does not have: of a place that is chosen it is not believed."""
+        if not 0 <= self.source_end_offset <= header.base_offset:
+            return None
+        reason = f"offsets {header.base_offset} to {header.last_offset} came of a log that ends at {self.source_end_offset}"
+        return Refusal(offsets=(self.next_offset, UNKNOWN), reason=reason)
 
     def _departure(self, records: memoryview, place: Place, next_offset: int) -> Stop | Refusal:
         """What a batch is that came where `next_offset` was to come, and does not follow."""

@@ -272,6 +272,34 @@ def test_an_empty_copy_begins_with_the_batch_that_holds_the_sources_start() -> N
     assert (script.target.log_start_offset, script.offsets, script.kinds) == (5, [(5, 8)], [])
 
 
+@pytest.mark.parametrize(("is_compacted", "before"), [(False, ()), (True, (batch(0, 2),))])
+def test_a_batch_beyond_the_end_that_the_source_tells_is_not_believed(
+    before: tuple[bytes, ...], *, is_compacted: bool
+) -> None:
+    """Where a copy may go on anywhere, one such batch would put its end beyond the source's for ever."""
+    script = Script(is_compacted=is_compacted)
+    script.copying(*before)
+    copied = script.offsets
+    script.fetch(batch(1 << 40, 1 << 40))
+    assert (script.offsets, script.copier.condition) == (copied, "rotten")
+    assert script.copier.state.rotten is not None
+    assert (
+        script.copier.state.rotten.reason == f"offsets {1 << 40} to {1 << 40} came of a log that ends at 100"
+    )
+    script.fetch(batch(3, 5), now_ms=1100)
+    assert (script.offsets, script.copier.condition) == ([*copied, (3, 5)], "copying")
+
+
+@pytest.mark.parametrize("high_watermark", [-1, 2, (1 << 63) - 1])
+def test_whatever_end_a_source_tells_what_follows_is_copied_once(high_watermark: int) -> None:
+    script = Script()
+    script.locate()
+    script.survey(0, max(high_watermark, 0))
+    for _ in range(2):
+        script.fetch(batch(0, 2), batch(3, 5), high_watermark=high_watermark)
+    assert (script.offsets, script.kinds) == ([(0, 2), (3, 5)], [])
+
+
 def test_a_repeated_answer_appends_nothing_twice() -> None:
     script = Script()
     script.locate()
