@@ -104,6 +104,7 @@ class Auditor:
         self._warehouse = Warehouse(catalog)
         self._archive = Archive(catalog)
         self._directory = directory
+        self._saver = state.Saver()
         self.ledger = self._archive.restored(state.load(directory, late_ms))
         self.book = Book()
         self.records = self.files = 0
@@ -139,7 +140,7 @@ class Auditor:
     def keep(self, directory: Path, *, with_settled: bool) -> None:
         """Save the ledger, then write what is settled to the tables, if that is due; what cannot be written is later."""
         is_due = with_settled and self.ledger.facts.begin_batch()
-        state.save(self.ledger, directory)
+        self._saver.save(self.ledger, directory)
         if not is_due:
             return
         try:

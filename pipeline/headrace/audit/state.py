@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ import numpy as np
 from headrace.audit import acceptances, aggregates, batch_ledger, promises, records
 from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
-from headrace.audit.coverage import Coverage, Uncounted
+from headrace.audit.coverage import Coverage, Link, Uncounted
 from headrace.audit.facts import as_fields, from_fields
 from headrace.audit.garbage import nothing_collected
 from headrace.audit.histogram import Histogram
@@ -40,19 +40,40 @@ READABLE: Final = (4, 5, VERSION)
 FILE: Final = "ledger.json"
 
 
-def save(ledger: Ledger, directory: Path) -> None:
-    """Replace the ledger of a folder, which is made when missing."""
-    directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / f"{FILE}.{os.getpid()}.new"
-    with nothing_collected(), temporary.open("w", encoding="utf-8") as file:
-        for number, (name, value) in enumerate(as_json(ledger).items()):
-            # At once each: what `json.dump` writes in pieces it also makes in pieces, in Python.
-            file.write(f'{"," if number else "{"}"{name}":')
-            file.write(json.dumps(value, separators=(",", ":")))
-        file.write("}")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(directory / FILE)
+class Saver:
+    """Saves a ledger again and again; ranges that are held, most of what is saved, are put into words once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[int, tuple[Link, str]] = {}
+        """By the identity of a range, which is kept here so that no other has it."""
+
+    def save(self, ledger: Ledger, directory: Path) -> None:
+        """Replace the ledger of a folder, which is made when missing."""
+        directory.mkdir(parents=True, exist_ok=True)
+        temporary = directory / f"{FILE}.{os.getpid()}.new"
+        with nothing_collected(), temporary.open("w", encoding="utf-8") as file:
+            file.write(f'{{"coverage":{self._coverage(ledger.reach.coverage)}')
+            for name, value in _sections(ledger).items():
+                # At once each: what `json.dump` writes in pieces it also makes in pieces, in Python.
+                file.write(f',"{name}":{_text(value)}')
+            file.write("}")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(directory / FILE)
+
+    def _coverage(self, known: Mapping[Counter, Coverage]) -> str:
+        before, self._texts = self._texts, {}
+        return f"[{','.join(self._of_counter(key, item, before) for key, item in known.items())}]"
+
+    def _of_counter(self, key: Counter, item: Coverage, before: Mapping[int, tuple[Link, str]]) -> str:
+        held = []
+        for link in item.held:
+            found = before.get(id(link)) or (link, _text(records.as_fields(link)))
+            self._texts[id(link)] = found
+            held.append(found[1])
+        begin, end = _around_held(item)
+        around = [_text([*_counter(key), begin])[:-2], _text(end)[1:-1]]
+        return f"{around[0]},[{','.join(held)}],{around[1]}]]"
 
 
 def load(directory: Path | None, late_after_ms: int) -> Ledger:
@@ -73,11 +94,16 @@ def load(directory: Path | None, late_after_ms: int) -> Ledger:
 
 def as_json(ledger: Ledger) -> dict[str, Any]:
     """Return the whole ledger as JSON types; rows that wait are named by their files, which are read again."""
+    coverage = [[*_counter(key), _coverage(value)] for key, value in ledger.reach.coverage.items()]
+    return {**_sections(ledger), "coverage": coverage}
+
+
+def _sections(ledger: Ledger) -> dict[str, Any]:
+    """The same without the counted ranges."""
     return {
         "version": VERSION,
         "late_after_ms": ledger.late_after_ms,
         "read": _pairs(ledger.read),
-        "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.reach.coverage.items()],
         "counted": sorted(ledger.counted),
         "compacted": sorted(ledger.compacted),
         "removed": [[*_counter(key), value] for key, value in ledger.reach.removed.items() if value],
@@ -212,6 +238,10 @@ def _take_reach(reach: Reach, fields: Any) -> None:
     }
 
 
+def _text(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
 def _pairs(values: Any) -> list[list[Any]]:
     return [[*key, value] for key, value in values.items()]
 
@@ -230,9 +260,14 @@ def _record(item: Any) -> records.CountRecord:
 
 
 def _coverage(item: Coverage) -> list[Any]:
-    held = [records.as_fields(link) for link in item.held]
+    begin, end = _around_held(item)
+    return [*begin, [records.as_fields(link) for link in item.held], *end]
+
+
+def _around_held(item: Coverage) -> tuple[list[Any], list[Any]]:
+    """What is written before and behind the ranges that are held."""
     holes = [list(hole) for hole in item.passed]
-    return [item.origin, item.base, holes, held, item.folded_ms, item.folded_window]
+    return [item.origin, item.base, holes], [item.folded_ms, item.folded_window]
 
 
 def _to_coverage(fields: Any) -> Coverage:

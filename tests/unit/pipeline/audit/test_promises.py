@@ -50,7 +50,7 @@ def test_a_saved_ledger_knows_what_came_late_and_who_is_heard(tmp_path: Path) ->
     pipeline.pass_time(WINDOW_MS)
     pipeline.barrier(unread=1)
     pipeline.ledger.settle(pipeline.now_ms)
-    state.save(pipeline.ledger, tmp_path)
+    state.Saver().save(pipeline.ledger, tmp_path)
     before = pipeline.outcome()
     saved = state.as_json(pipeline.ledger)
     pipeline.ledger = state.load(tmp_path, LATE_AFTER_MS)

@@ -153,7 +153,7 @@ def test_durations_read_as_a_person_says_them(seconds: float, text: str) -> None
 def test_a_saved_ledger_is_the_same_ledger(tmp_path: Path) -> None:
     ledger = Ledger(5000)
     ledger.problem("something")
-    state.save(ledger, tmp_path)
+    state.Saver().save(ledger, tmp_path)
     assert state.as_json(state.load(tmp_path, 5000)) == state.as_json(ledger)
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]
 
@@ -167,7 +167,7 @@ def test_a_ledger_that_is_not_readable_is_built_again(tmp_path: Path, content: s
 def test_a_ledger_of_another_bound_is_built_again(tmp_path: Path) -> None:
     ledger = Ledger(5000)
     ledger.problem("something")
-    state.save(ledger, tmp_path)
+    state.Saver().save(ledger, tmp_path)
     assert state.load(tmp_path, 6000).problems == {}
     fields = json.loads((tmp_path / "ledger.json").read_text())
     (tmp_path / "ledger.json").write_text(json.dumps({**fields, "version": -1}))
