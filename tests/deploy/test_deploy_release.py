@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broken_releases import FAULTS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
@@ -280,3 +281,14 @@ def test_two_builds_of_the_same_commit_are_equal(
     assert sizes["broker"] < 16, sizes
     assert sizes["registry"] < 25, sizes
     assert sizes["load"] < 700, sizes
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_release_of_this_checkout_can_be_broken_on_purpose(tmp_path: Path, name: str) -> None:
+    """Whoever changes what is broken is told here, and not by hours of the lab."""
+    fault = FAULTS[name]
+    copy = tmp_path / fault.path
+    copy.parent.mkdir(parents=True)
+    shutil.copy(CHECKOUT / fault.path, copy)
+    fault.put_into(tmp_path)
+    compile(copy.read_text(encoding="utf-8"), fault.path, "exec")

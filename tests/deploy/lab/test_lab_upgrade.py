@@ -11,57 +11,18 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from broken_releases import FAULTS, Fault
 from lab_kit import CHECKOUT, SmallLab, Traffic, Watch, eventually, kill_session, module_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
-UPGRADE_RUNS = 120
+UPGRADE_RUNS = 150
 """Module runs of an upgrade of the small lab, give or take."""
 KILLED_RUNS = 10
 SEED = int(os.environ.get("HEADRACE_LAB_SEED", "17"))
 GATES = ("-e", "gate_timeout_s=90", "-e", "service_timeout_s=120", "-e", "change_audit_s=45")
-
-
-@dataclass(frozen=True)
-class Fault:
-    """An edit that breaks a release, and what an upgrade to it has to say."""
-
-    path: str
-    before: str
-    after: str
-    said: str
-
-
-FAULTS = {
-    "does not start": Fault(
-        "broker/headrace/broker/command.py",
-        '    """The configuration of a file; warns of keys without effect. Raises ConfigurationError."""\n',
-        '    raise SystemExit("no storage engine in this release")\n',
-        "no storage engine in this release",
-    ),
-    "never catches up": Fault(
-        "broker/headrace/broker/server/replica_fetcher.py",
-        '        """Fetch for ever; ends by cancellation."""\n        while True:\n',
-        '        """Fetch for ever; ends by cancellation."""\n        while True:\n            await asyncio.sleep(3600)\n',
-        "Partitions with replicas out of sync",
-    ),
-    "answers slowly": Fault(
-        "broker/headrace/broker/log/appender.py",
-        "        log = self._log\n        config, segments = log.config, log.body.segments\n",
-        "        __import__('time').sleep(0.4)\n"
-        "        log = self._log\n        config, segments = log.config, log.body.segments\n",
-        "too slow",
-    ),
-    "loses a batch": Fault(
-        "pipeline/headrace/load/task.py",
-        "return pa.concat_tables(tables) if tables",
-        "return pa.concat_tables(tables).slice(1) if tables",
-        " lost, 0 doubled",
-    ),
-}
 
 
 @pytest.fixture(scope="session")
@@ -77,9 +38,7 @@ def make(made: Path, version: str, fault: Fault | None = None) -> list[str]:
     checkout = made / "checkout"
     subprocess.run(["git", "checkout", "--quiet", "."], cwd=checkout, check=True)
     if fault is not None:
-        text = (checkout / fault.path).read_text(encoding="utf-8")
-        assert fault.before in text
-        (checkout / fault.path).write_text(text.replace(fault.before, fault.after, 1), encoding="utf-8")
+        fault.put_into(checkout)
     command = [sys.executable, "scripts/release.py", "--version", version, "--output", str(made)]
     subprocess.run(command, cwd=checkout, check=True, capture_output=True)
     return ["-e", f"release_version={version}", "-e", f"release_dir={made}/headrace-{version}", *GATES]
