@@ -113,6 +113,11 @@ class Journal(Protocol):
         """A batch, in a producer's transaction or not. Raises KafkaError when it is refused."""
         ...
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether all that has been appended is."""
+        ...
+
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
         """Call `told(True)` once all that has been appended is committed, at once when it is, or `told(False)` when
         `timeout_ms` are over.

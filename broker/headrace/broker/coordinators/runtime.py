@@ -120,6 +120,13 @@ class Runtime(Generic[ShardType]):
 
         return forget
 
+    def settled(self, key: str) -> ShardType | None:
+        """The key's shard where what it knows may be told at once: it is here, loaded, and all of it is committed."""
+        host = self._hosts.get(self.partition_for(key))
+        if host is None or host.loader is not None or not host.journal.is_committed:
+            return None
+        return host.shard
+
     def tell(self, key: str, event: Any) -> None:
         """An event for the key's shard, if that is here and loaded."""
         self.tell_partition(self.partition_for(key), event)
@@ -186,7 +193,7 @@ class Runtime(Generic[ShardType]):
 
     def _append(self, journal: Journal, decision: Decision[Any], now_ms: int) -> None:
         records, producer = decision.records, decision.producer
-        if producer is not None:
+        if producer is not None or len(records) == 1:
             journal.append(_encoded(records, now_ms, self._kind.codec, producer), now_ms)
             return
         tombstones = all(record.value is None for record in records)
@@ -196,19 +203,28 @@ class Runtime(Generic[ShardType]):
 
     def _perform_when_committed(self, host: Host[ShardType], orders: Sequence[Any]) -> None:
         """However long that takes, as long as the shard is here."""
+        if host.journal.is_committed:
+            self._perform_now(host, orders)
+            return
 
         def told(is_committed: bool) -> None:
-            if self._hosts.get(host.index) is not host or self._perform is None:
-                return
-            if not is_committed:
+            if is_committed:
+                self._perform_now(host, orders)
+            elif self._hosts.get(host.index) is host:
                 self._scheduler.call_soon(self._perform_when_committed, host, orders)
-                return
-            for order in orders:
-                self._perform(host.journal, order)
 
         host.journal.when_committed(told, self._kind.reply_timeout_ms)
 
+    def _perform_now(self, host: Host[ShardType], orders: Sequence[Any]) -> None:
+        if self._perform is not None and self._hosts.get(host.index) is host:
+            for order in orders:
+                self._perform(host.journal, order)
+
     def _reply_when_committed(self, host: Host[ShardType], replies: list[Reply]) -> None:
+        if host.journal.is_committed:
+            self._reply(host, replies)
+            return
+
         def told(is_committed: bool) -> None:
             if is_committed:
                 self._reply(host, replies)

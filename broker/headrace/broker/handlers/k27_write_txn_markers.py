@@ -7,10 +7,11 @@ own marker alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, NamedTuple
 
 from headrace.broker.auth.operations import Operation
+from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import (
     ClusterAuthorizationError,
@@ -29,6 +30,7 @@ from headrace.broker.log.producers import ABORT, COMMIT, MARKER_SIZE, Marker
 from headrace.broker.structured_log import get_logger
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k27_write_txn_markers
+from headrace.broker.wire.partitions import TopicPartition
 
 API = k27_write_txn_markers.API
 VERSIONS = (0, 1)
@@ -36,6 +38,14 @@ ALL = -1
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 
 logger = get_logger(__name__)
+
+
+class Ending(NamedTuple):
+    """A producer's transaction, how it ends, and the partitions that are to have its marker."""
+
+    producer: ProducerEpoch
+    marker: Marker
+    partitions: Collection[TopicPartition]
 
 
 def handle(
@@ -48,77 +58,73 @@ def handle(
         and not rights.may_cluster(Operation.CLUSTER_ACTION)
     ):
         return _refused(request["markers"])
-    return write(broker, request["markers"])
+    endings = [_ending(marker) for marker in request["markers"]]
+    written = write(broker, endings)
+    if isinstance(written, Deferred):
+        return written.map(lambda outcomes: _answer(endings, outcomes))
+    return _answer(endings, written)
 
 
 def _refused(markers: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """The response has no error of its own: each partition says it."""
     error = ClusterAuthorizationError("the client is no broker")
-    producers, outcomes = [], []
-    for marker in markers:
-        for topic in marker["topics"]:
-            for index in topic["partition_indexes"]:
-                producers.append(marker["producer_id"])
-                outcomes.append(Outcome(topic["name"], index, None, None, error))
-    return _answer(producers, outcomes)
+    endings = [_ending(marker) for marker in markers]
+    outcomes = [Outcome(*place, None, None, error) for ending in endings for place in ending.partitions]
+    return _answer(endings, outcomes)
 
 
-def write(broker: Services, markers: Sequence[dict[str, Any]]) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    """Write what this broker leads; the response."""
-    producers, outcomes = [], []
-    for marker in markers:
-        for topic in marker["topics"]:
-            for index in topic["partition_indexes"]:
-                producers.append(marker["producer_id"])
-                outcomes.append(_write(broker, marker, topic["name"], index))
+def _ending(wanted: dict[str, Any]) -> Ending:
+    kind = COMMIT if wanted["transaction_result"] else ABORT
+    return Ending(
+        ProducerEpoch(wanted["producer_id"], wanted["producer_epoch"]),
+        Marker(kind, wanted["coordinator_epoch"]),
+        [TopicPartition(t["name"], index) for t in wanted["topics"] for index in t["partition_indexes"]],
+    )
 
+
+def write(broker: Services, endings: Iterable[Ending]) -> list[Outcome] | Deferred[list[Outcome]]:
+    """Write what this broker leads; what became of each partition of each transaction, in their order."""
+    outcomes = [_write(broker, ending, *place) for ending in endings for place in ending.partitions]
     settled = all_certain(outcomes, ALL)
     if settled is not None:
-        return _answer(producers, settled)
-
-    def answer(settled: Sequence[Outcome]) -> dict[str, Any]:
-        return _answer(producers, settled)
-
-    return park(broker.waiting, outcomes, ALL, broker.config.network.request_timeout_ms, answer)
+        return settled
+    timeout_ms = broker.config.network.request_timeout_ms
+    return park(broker.waiting, outcomes, ALL, timeout_ms, lambda settled: settled)
 
 
-def _write(broker: Services, wanted: dict[str, Any], topic: str, index: int) -> Outcome:
+def _write(broker: Services, ending: Ending, topic: str, index: int) -> Outcome:
     partition = broker.partitions.get(topic, index)
+    (producer_id, epoch), marker, _ = ending
     try:
-        if wanted["producer_id"] < 0 or wanted["producer_epoch"] < 0:
+        if producer_id < 0 or epoch < 0:
             raise error_of(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer's id and epoch")
         if partition is None:
             raise UnknownTopicOrPartitionError(f"no transaction can be ended in {topic}-{index} here")
         committed_before = partition.log.high_watermark
-        marker = Marker(COMMIT if wanted["transaction_result"] else ABORT, wanted["coordinator_epoch"])
-        result = partition.append_marker(
-            wanted["producer_id"], wanted["producer_epoch"], marker, now_ms=broker.clock.now_ms()
-        )
+        result = partition.append_marker(producer_id, epoch, marker, now_ms=broker.clock.now_ms())
     except KafkaError as error:
         if error.code in FENCED:
             logger.info(
                 "marker refused",
                 partition=f"{topic}-{index}",
                 error=error.code.name,
-                producer=f"{wanted['producer_id']}/{wanted['producer_epoch']}",
-                coordinator_epoch=wanted["coordinator_epoch"],
+                producer=f"{producer_id}/{epoch}",
+                coordinator_epoch=marker.coordinator_epoch,
             )
         return refusal(broker, topic, index, partition, error)
     note_append(broker, topic, partition, 1, MARKER_SIZE, committed_before)
     if topic == OFFSETS_TOPIC:
-        broker.groups.transaction_ended(
-            index, wanted["producer_id"], is_commit=bool(wanted["transaction_result"])
-        )
+        broker.groups.transaction_ended(index, producer_id, is_commit=marker.kind == COMMIT)
     return Outcome(topic, index, partition, result, leadership=partition.leadership)
 
 
-def _answer(producers: Iterable[int], outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _answer(endings: Iterable[Ending], outcomes: Iterable[Outcome]) -> dict[str, Any]:
     """By producer and topic, as often as they were named."""
     found: dict[int, dict[str, list[dict[str, int]]]] = {}
+    producers = [ending.producer.producer_id for ending in endings for _ in ending.partitions]
     for producer_id, outcome in zip(producers, outcomes, strict=True):
-        code = ErrorCode.NONE if outcome.error is None else outcome.error.code
         partitions = found.setdefault(producer_id, {}).setdefault(outcome.topic, [])
-        partitions.append({"partition_index": outcome.partition_index, "error_code": code})
+        partitions.append({"partition_index": outcome.partition_index, "error_code": outcome.error_code})
     return {
         "markers": [
             {

@@ -77,13 +77,12 @@ def _verified(
     enabled = broker.config.transactions.transaction_partition_verification_enable
     if producer is None or not enabled or not commit.group_id or partition is None or not partition.is_leader:
         return broker.groups.ask(commit)
-    log = partition.log
+    log, place = partition.log, TopicPartition(OFFSETS_TOPIC, partition.partition)
     verification = log.producers.begin_verification(
         producer.producer_id, NO_SEQUENCE, producer.epoch, broker.clock.now_ms()
     )
-    if verification is None:
+    if verification is None or broker.verifier.is_in(transactional_id, producer, place):
         return broker.groups.ask(commit)
-    place = TopicPartition(OFFSETS_TOPIC, partition.partition)
     answer: Deferred[Errors] = Deferred()
 
     def refuse(error: ErrorCode) -> None:

@@ -272,6 +272,10 @@ class Transactions(Protocol):
 class Verifier(Protocol):
     """Asks the coordinators of transactions, wherever they are."""
 
+    def is_in(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition, /) -> bool:
+        """Whether that is this broker, and says at once that the producer's transaction has the partition."""
+        ...
+
     def verify(
         self,
         transactional_id: str,

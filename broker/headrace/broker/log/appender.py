@@ -171,9 +171,12 @@ class Appender:
         """
         records = memoryview(encode_marker(producer_id, producer_epoch, marker, now_ms))
         header = read_header(records)
+        body = self._log.body
         check_sizes(header.size, header.size, self._log.config)
-        self._log.body.producers.check_marker(header, marker)
-        return self._append_own(records, header, leader_epoch, now_ms)
+        body.producers.check_marker(header, marker)
+        result = self._append_own(records, header, leader_epoch, now_ms)
+        body.segments.active.note_marker(body.producers.end_transaction(header, result.base_offset, marker))
+        return result
 
     def append_own(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append what a coordinator of this broker made: its records are known to be sound, and have no numbers of a producer.
@@ -185,30 +188,38 @@ class Appender:
         check_sizes(header.size, header.size, self._log.config)
         self._log.body.producers.check_epoch(header)
         records, header = self._rewritten(records, header, now_ms)
-        return self._append_own(records, header, leader_epoch, now_ms)
+        result = self._append_own(records, header, leader_epoch, now_ms)
+        if header.producer_id >= 0:
+            self._log.body.producers.append(header, result.base_offset)
+        return result
 
     def _append_own(
         self, records: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """One batch of this broker's own making."""
+        """One batch of this broker's own making; what it means for its producer is for the caller to note."""
         log, body = self._log, self._log.body
         if log.is_stamping:
             header = stamp_append_time(records, 0, header, now_ms)
         offset = log.log_end_offset
-        end_offset = offset + header.last_offset_delta
+        last_offset = offset + header.last_offset_delta
         limits = body.segments.limits
-        if body.segments.active.must_roll(header.size, end_offset, header.max_timestamp, now_ms, limits):
+        if body.segments.active.must_roll(header.size, last_offset, header.max_timestamp, now_ms, limits):
             with body.storage_errors():
-                body.roll(offset, end_offset, log.config, now_ms)
-        run = Run(leader_epoch, now_ms if log.is_stamping else -1)
-        run.end_offset = offset
-        run.add(records, header, header.size)
-        outcomes: list[AppendResult | KafkaError] = []
-        self._write_run(run, outcomes)
-        (outcome,) = outcomes
-        if isinstance(outcome, KafkaError):
-            raise outcome
-        return outcome
+                body.roll(offset, last_offset, log.config, now_ms)
+        set_base_offset_and_epoch(records, 0, offset, leader_epoch)
+        try:
+            self._begin_epoch(leader_epoch)
+            self._append_run((records,), ((header, offset),), ())
+        except OSError as error:
+            raise storage_error(body.files, body.directory, error) from error
+        time_ms = now_ms if log.is_stamping else -1
+        return _new_tuple(AppendResult, (offset, last_offset, time_ms, log.log_start_offset, 1))
+
+    def _begin_epoch(self, leader_epoch: int) -> None:
+        """Note where the leader epoch begins, if it begins here."""
+        epochs = self._log.body.epochs
+        if leader_epoch != epochs.latest:
+            epochs.assign(leader_epoch, self._log.log_end_offset)
 
     def _check_one(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
         """Refuse the only batch of an append for what it says."""
@@ -242,8 +253,7 @@ class Appender:
         log = self._log
         body = log.body
         try:
-            if run.leader_epoch != body.epochs.latest:
-                body.epochs.assign(run.leader_epoch, log.log_end_offset)
+            self._begin_epoch(run.leader_epoch)
             self._append_run(run.buffers, run.batches, run.numbered)
         except (OSError, StorageError) as error:
             failure = (

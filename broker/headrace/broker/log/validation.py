@@ -43,6 +43,7 @@ from headrace.broker.wire.batches import (
     PUBLISHED_RECORDS_COUNT_MAX,
     PUBLISHED_SIZE_MAX,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     check_crc,
     magic_of,
@@ -121,8 +122,8 @@ def is_ordinary(records: memoryview, header: BatchHeader, earliest_ms: int, late
     base_offset, length, _, _, crc, attributes, delta, base_ms, max_ms, producer_id, _, sequence, count = (
         header
     )
-    # Of an ordinary batch the attributes are its codec alone.
-    ratio = UNPACKING_RATIO_MAX.get(attributes, 0)
+    # Of an ordinary batch the attributes are its codec, and perhaps that a producer with an id has a transaction.
+    ratio = UNPACKING_RATIO_MAX.get(attributes & ~TRANSACTIONAL_BIT if producer_id >= 0 else attributes, 0)
     return (
         base_offset == 0
         and 0 < count == delta + 1

@@ -54,6 +54,12 @@ class PartitionJournal:
         if self.partition.high_watermark > committed_before:
             self.waiting.wake(self.partition.topic, self.index)
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether the high watermark has passed all that the log holds."""
+        log = self.partition.log
+        return log.high_watermark >= log.log_end_offset
+
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
         """`told(True)` once the high watermark has passed what the log holds now, `told(False)` after `timeout_ms`, or
         once the leadership that appended it is over.

@@ -7,13 +7,17 @@ whatever transactions it is of. Must not know what follows once markers are writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from headrace.broker.coordinators.runtime import Scheduler
 from headrace.broker.coordinators.topics import TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.k27_write_txn_markers import Ending
+from headrace.broker.handlers.produce.outcome import Outcome
+from headrace.broker.log.producers import ABORT, COMMIT, Marker
 from headrace.broker.replication.model import Endpoint, PartitionMetadata
 from headrace.broker.server.broker_links import BrokerLinks
 from headrace.broker.server.peers import Connect
@@ -36,7 +40,10 @@ _SETTLED = (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.
 logger = get_logger(__name__)
 
 Written = Callable[[SendMarkers, frozenset[TopicPartition]], None]
-WriteLocal = Callable[[list[Message]], Message | Deferred[Message]]
+WriteLocal = Callable[[Sequence[Ending]], list[Outcome] | Deferred[list[Outcome]]]
+"""What became of each partition of each transaction, in their order."""
+Batch = dict["Sending", set[TopicPartition]]
+Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class Leaders(Protocol):
@@ -86,7 +93,7 @@ class MarkerSender:
         self.write_local: WriteLocal = _nothing_led
         self._written = written
         self._sendings: dict[str, Sending] = {}
-        self._queues: dict[int, dict[Sending, set[TopicPartition]]] = {}
+        self._queues: dict[int, Batch] = {}
         self._asked: set[int] = set()
 
     def send(self, index: int, coordinator_epoch: int, order: SendMarkers) -> None:
@@ -153,15 +160,17 @@ class MarkerSender:
             self._asked.add(broker_id)
             self._tasks.start(f"markers-{broker_id}", self._ask(broker_id, batch))
             return
-        answer = self.write_local(_markers(batch))
+        answer = self.write_local([_ending(*each) for each in batch.items()])
         if isinstance(answer, Deferred):
-            answer.then(lambda message: self._settle(batch, message), lambda _: self._retry_all(batch))
+            answer.then(
+                lambda outcomes: self._settle_outcomes(batch, outcomes), lambda _: self._retry_all(batch)
+            )
         else:
-            self._settle(batch, answer)
+            self._settle_outcomes(batch, answer)
 
-    def _batch(self, broker_id: int) -> dict[Sending, set[TopicPartition]]:
+    def _batch(self, broker_id: int) -> Batch:
         queue = self._queues.get(broker_id, {})
-        batch: dict[Sending, set[TopicPartition]] = {}
+        batch: Batch = {}
         while queue and len(batch) < MARKERS_COUNT_MAX:
             sending = next(iter(queue))
             partitions = queue.pop(sending)
@@ -169,13 +178,13 @@ class MarkerSender:
                 batch[sending] = partitions
         return batch
 
-    async def _ask(self, broker_id: int, batch: dict[Sending, set[TopicPartition]]) -> None:
+    async def _ask(self, broker_id: int, batch: Batch) -> None:
         try:
             link = self._links.to(broker_id)
             if link is None:
                 self._retry_all(batch)
                 return
-            self._settle(
+            self._settle_answer(
                 batch, await link.ask(k27_write_txn_markers.API, VERSION, {"markers": _markers(batch)})
             )
         except OSError as error:
@@ -186,12 +195,22 @@ class MarkerSender:
             if self._queues.get(broker_id):
                 self._scheduler.call_soon(self._pump, broker_id)
 
-    def _retry_all(self, batch: dict[Sending, set[TopicPartition]]) -> None:
+    def _retry_all(self, batch: Batch) -> None:
         for sending, partitions in batch.items():
             self._retry(sending, partitions)
 
-    def _settle(self, batch: dict[Sending, set[TopicPartition]], answer: Message) -> None:
-        """Tell of what is written, and send again what is not."""
+    def _settle_outcomes(self, batch: Batch, outcomes: Iterable[Outcome]) -> None:
+        """What this broker wrote itself; nothing, before it leads anything: all of that is sent again."""
+        coming = iter(outcomes)
+        for sending, partitions in batch.items():
+            found = {
+                TopicPartition(outcome.topic, outcome.partition_index): outcome.error_code
+                for outcome in islice(coming, len(partitions))
+            }
+            self._settle(sending, partitions, found)
+
+    def _settle_answer(self, batch: Batch, answer: Message) -> None:
+        """What another broker wrote."""
         errors = {
             (marker["producer_id"], TopicPartition(topic["name"], partition["partition_index"])): ErrorCode(
                 partition["error_code"]
@@ -202,18 +221,23 @@ class MarkerSender:
         }
         for sending, partitions in batch.items():
             producer_id = sending.order.producer.producer_id
-            found = {p: errors.get((producer_id, p), ErrorCode.UNKNOWN_SERVER_ERROR) for p in partitions}
-            if any(error in _FENCED for error in found.values()):
-                self._give_up(sending, found)
-                continue
-            settled = [p for p, error in found.items() if error in _SETTLED]
-            if settled:
-                self._done(sending, settled)
-            rest = [p for p, error in found.items() if error not in _SETTLED]
-            if rest:
-                self._retry(sending, rest)
+            found = {p: errors[producer_id, p] for p in partitions if (producer_id, p) in errors}
+            self._settle(sending, partitions, found)
 
-    def _give_up(self, sending: Sending, found: dict[TopicPartition, ErrorCode]) -> None:
+    def _settle(self, sending: Sending, partitions: set[TopicPartition], found: Errors) -> None:
+        """Tell of what is written, and send again what is not, or of which nothing was said."""
+        settled = {p for p, error in found.items() if error in _SETTLED}
+        if len(settled) == len(partitions):
+            self._done(sending, settled)
+            return
+        if any(error in _FENCED for error in found.values()):
+            self._give_up(sending, found)
+            return
+        if settled:
+            self._done(sending, settled)
+        self._retry(sending, partitions - settled)
+
+    def _give_up(self, sending: Sending, found: Errors) -> None:
         """Another coordinator, or another epoch of the producer, took over: this order is void."""
         if self._is_wanted(sending):
             del self._sendings[sending.order.transactional_id]
@@ -226,12 +250,18 @@ class MarkerSender:
             )
 
 
-def _nothing_led(markers: list[Message]) -> Message:
-    """Before the broker leads anything: all of it is sent again."""
-    return {"markers": []}
+def _nothing_led(endings: Sequence[Ending]) -> list[Outcome]:
+    """Before the broker leads anything."""
+    return []
 
 
-def _markers(batch: dict[Sending, set[TopicPartition]]) -> list[Message]:
+def _ending(sending: Sending, partitions: set[TopicPartition]) -> Ending:
+    order = sending.order
+    kind = COMMIT if order.is_commit else ABORT
+    return Ending(order.producer, Marker(kind, sending.coordinator_epoch), sorted(partitions))
+
+
+def _markers(batch: Batch) -> list[Message]:
     return [
         {
             "producer_id": sending.order.producer.producer_id,

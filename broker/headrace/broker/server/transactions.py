@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from headrace.broker.clock import Clock
 from headrace.broker.config.sections import Transactions
+from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.coordinators.kind import Journal
 from headrace.broker.coordinators.runtime import Runtime, Scheduler, TimerHandle, TopicTable
 from headrace.broker.coordinators.topics import TRANSACTIONS_TOPIC
@@ -96,6 +97,7 @@ class TransactionCoordinator:
             metadata,
             partition_for=self.partition_for,
             ask_local=self.ask,
+            is_in=self.is_in,
             listener=listener,
             timeout_ms=timeout_ms,
             connect=connect,
@@ -131,8 +133,15 @@ class TransactionCoordinator:
             _note(request, answer)
             deferred.complete(answer)
 
-        deferred.on_cancel(self._runtime.ask(transactional_id, request, answered))
+        forget = self._runtime.ask(transactional_id, request, answered)
+        if not deferred.done:
+            deferred.on_cancel(forget)
         return deferred
+
+    def is_in(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> bool:
+        """Whether it is known here, and committed, that the transaction under way of that producer has the partition."""
+        shard = self._runtime.settled(transactional_id)
+        return shard is not None and shard.is_in(transactional_id, producer, partition)
 
     def overviews(self) -> tuple[ErrorCode, list[Overview]]:
         """Every transactional id here; COORDINATOR_LOAD_IN_PROGRESS while any shard is still loading."""

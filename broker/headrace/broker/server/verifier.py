@@ -50,8 +50,8 @@ class Question:
 
 
 class Verifier:
-    """See the module's text; `partition_for(id)` is the partition of `__transaction_state` that keeps an id, and
-    `ask_local(request)` asks the coordinator in this broker.
+    """See the module's text; `partition_for(id)` is the partition of `__transaction_state` that keeps an id,
+    `ask_local(request)` asks the coordinator in this broker, and `is_in(id, producer, partition)` tells what that says at once.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class Verifier:
         *,
         partition_for: Callable[[str], int],
         ask_local: AskLocal,
+        is_in: Callable[[str, ProducerEpoch, TopicPartition], bool],
         listener: str,
         timeout_ms: int,
         connect: Connect,
@@ -70,12 +71,22 @@ class Verifier:
         self._metadata = metadata
         self._partition_for = partition_for
         self._ask_local = ask_local
+        self._is_in = is_in
         self._tasks = tasks
         name = f"headrace-verifier-{broker_id}"
         self._links = BrokerLinks(metadata, name, listener=listener, timeout_ms=timeout_ms, connect=connect)
         self._queues: dict[int, dict[str, Question]] = {}
         self._asked: set[int] = set()
         self._held_size = 0
+
+    def is_in(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> bool:
+        """Whether this broker is the coordinator, and says at once that the producer's transaction has the partition."""
+        known = self._metadata.partition(TRANSACTIONS_TOPIC, self._partition_for(transactional_id))
+        return (
+            known is not None
+            and known.leader == self._broker_id
+            and self._is_in(transactional_id, producer, partition)
+        )
 
     def verify(
         self, transactional_id: str, producer: ProducerEpoch, partitions: Iterable[TopicPartition], size: int

@@ -133,6 +133,16 @@ class Shard:
                 if known.is_at_rest and known.updated_ms <= oldest_ms:
                     turn.decision.records.append(Record(encode_key(known.transactional_id), None))
 
+    def is_in(self, transactional_id: str, producer: ProducerEpoch, partition: TopicPartition) -> bool:
+        """Whether the producer's transaction is under way and has the partition."""
+        known = self.transactions.get(transactional_id)
+        return (
+            known is not None
+            and known.state is State.ONGOING
+            and _producer_error(known, producer) is ErrorCode.NONE
+            and partition in known.partitions
+        )
+
     def append_failed(
         self, event: Event, decision: TransactionDecision, error: ErrorCode, now_ms: int, token: int = 0
     ) -> TransactionDecision:

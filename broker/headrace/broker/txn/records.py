@@ -7,6 +7,7 @@ KIP-915). A value of None is a tombstone. Keys of versions above these are passe
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 from headrace.broker.coordinators.records import RecordFormatError
 from headrace.broker.coordinators.stored import INT8, INT16, INT32, INT64, FieldReader, string
@@ -18,6 +19,8 @@ VALUE_VERSION, VALUE_VERSION_MAX = 0, 1
 _VALUE_START = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _NULL_ARRAY = b"\xff\xff\xff\xff"
+# Sets of partitions that are kept encoded, of so many partitions each at most.
+SETS_MAX, SET_COUNT_MAX = 64, 256
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -40,19 +43,30 @@ def encode_value(transaction: Transaction) -> bytes:
         transaction.timeout_ms,
         transaction.state.number,
     )
-    return start + _partitions(transaction) + _TIMES.pack(transaction.updated_ms, transaction.stored_start_ms)
+    return (
+        start + _partitions_of(transaction) + _TIMES.pack(transaction.updated_ms, transaction.stored_start_ms)
+    )
 
 
-def _partitions(transaction: Transaction) -> bytes:
+def _partitions_of(transaction: Transaction) -> bytes:
     if transaction.state is State.EMPTY:
         return _NULL_ARRAY
+    partitions = transaction.partitions
+    return _partitions(partitions) if len(partitions) > SET_COUNT_MAX else _kept_partitions(partitions)
+
+
+def _partitions(partitions: frozenset[TopicPartition]) -> bytes:
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(transaction.partitions):
+    for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
     parts = [struct.pack(">i", len(topics))]
     for topic, indexes in topics.items():
         parts += [string(topic), struct.pack(f">i{len(indexes)}i", len(indexes), *indexes)]
     return b"".join(parts)
+
+
+# What is prepared has the partitions of what was begun, and a producer's transactions are often alike.
+_kept_partitions = lru_cache(maxsize=SETS_MAX)(_partitions)
 
 
 def decode_value(transactional_id: str, data: bytes) -> Transaction:

@@ -6,8 +6,8 @@ changes makes another one. Follows Apache Kafka 3.9's TransactionMetadata.scala.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -44,8 +44,7 @@ AT_REST = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transaction:
+class Transaction(NamedTuple):
     """`partitions` are those whose markers are not written yet.
 
     No record keeps the last producer id and epoch, nor when the last transaction began once the producer has begun anew.
@@ -53,14 +52,14 @@ class Transaction:
 
     transactional_id: str
     producer_id: int
+    timeout_ms: int
+    updated_ms: int
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_id: int = NO_PRODUCER_ID
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    timeout_ms: int
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NOT_STARTED_MS
-    updated_ms: int
 
     @property
     def is_prepared(self) -> bool:
@@ -80,8 +79,7 @@ class Transaction:
     @property
     def as_stored(self) -> Transaction:
         """Without what no record keeps."""
-        return replace(
-            self,
+        return self._replace(
             last_producer_id=NO_PRODUCER_ID,
             last_producer_epoch=NO_PRODUCER_EPOCH,
             start_ms=self.stored_start_ms,
@@ -94,8 +92,7 @@ class Transaction:
 
     def with_epoch(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """A producer begins, or goes on after an error."""
-        return replace(
-            self,
+        return self._replace(
             producer_epoch=epoch,
             last_producer_id=self.producer_id,
             last_producer_epoch=last_epoch,
@@ -107,12 +104,11 @@ class Transaction:
 
     def with_producer(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
         """The epochs of the producer's id are used up: it gets another one."""
-        return replace(self.with_epoch(0, last_epoch, timeout_ms, now_ms), producer_id=producer_id)
+        return self.with_epoch(0, last_epoch, timeout_ms, now_ms)._replace(producer_id=producer_id)
 
     def with_partitions(self, partitions: frozenset[TopicPartition], now_ms: int) -> Transaction:
         """A transaction begins, or takes more partitions in."""
-        return replace(
-            self,
+        return self._replace(
             state=State.ONGOING,
             partitions=self.partitions | partitions,
             start_ms=now_ms if self.is_at_rest else self.start_ms,
@@ -122,25 +118,24 @@ class Transaction:
     def prepared(self, *, is_commit: bool, now_ms: int) -> Transaction:
         """How it ends is decided."""
         state = State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT
-        return replace(self, state=state, updated_ms=now_ms)
+        return self._replace(state=state, updated_ms=now_ms)
 
     def fenced(self, now_ms: int) -> Transaction:
         """It is aborted in an epoch that its producer does not have, which is thereby fenced."""
-        return replace(
-            self.prepared(is_commit=False, now_ms=now_ms),
+        return self.prepared(is_commit=False, now_ms=now_ms)._replace(
             producer_epoch=self.producer_epoch + 1,
             last_producer_epoch=NO_PRODUCER_EPOCH,
         )
 
     def without(self, marked: frozenset[TopicPartition]) -> Transaction:
         """Those partitions have their markers."""
-        return replace(self, partitions=self.partitions - marked)
+        return self._replace(partitions=self.partitions - marked)
 
     def completed(self, now_ms: int) -> Transaction:
         """All partitions have their markers."""
         is_commit = self.state is State.PREPARE_COMMIT
         state = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
-        return replace(self, state=state, partitions=frozenset(), updated_ms=now_ms)
+        return self._replace(state=state, partitions=frozenset(), updated_ms=now_ms)
 
 
 def is_exhausted(epoch: int) -> bool:

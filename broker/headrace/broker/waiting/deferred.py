@@ -73,7 +73,8 @@ class Deferred(Generic[T]):
     def map(self, function: Callable[[T], U]) -> Deferred[U]:
         """A deferred of `function(value)`; cancelling it cancels this one, its failure and one of `function` come through."""
         mapped: Deferred[U] = Deferred()
-        mapped.on_cancel(self.cancel)
+        if not self.done:
+            mapped.on_cancel(self.cancel)
 
         def give(value: T) -> None:
             try:

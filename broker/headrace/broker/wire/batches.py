@@ -40,6 +40,8 @@ PUBLISHED_SIZE_MAX = 32 * 1024 * 1024
 PUBLISHED_RECORDS_COUNT_MAX = 1_000_000
 
 _HEADER = Struct(">qiibIhiqqqhii")
+_UNCOVERED, _COVERED = Struct(">qiibI"), Struct(">hiqqqhii")
+"""The header up to its checksum, and what of it that covers."""
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
 _LEADER_EPOCH_AT = 12
@@ -187,7 +189,7 @@ def encode_batch(
     """One batch of at least one record; offsets are counted from `base_offset`, whatever the records say."""
     if not records:
         raise ValueError("a batch needs at least one record")
-    base_timestamp = records[0].timestamp_ms
+    base_timestamp, count = records[0].timestamp_ms, len(records)
     body = bytearray()
     for index, record in enumerate(records):
         _append_record(body, index, record, base_timestamp)
@@ -198,26 +200,21 @@ def encode_batch(
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
     )
-    batch = bytearray(HEADER_SIZE)
-    batch += packed
-    _HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        len(batch) - LENGTH_END,
-        leader_epoch,
-        MAGIC,
-        0,
+    covered = _COVERED.pack(
         attributes,
-        len(records) - 1,
+        count - 1,
         base_timestamp,
-        max(record.timestamp_ms for record in records),
+        base_timestamp if count == 1 else max([record.timestamp_ms for record in records]),
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        count,
     )
-    set_crc(batch, 0)
+    length = HEADER_SIZE - LENGTH_END + len(packed)
+    crc = crc32c(packed, crc32c(covered))
+    batch = bytearray(_UNCOVERED.pack(base_offset, length, leader_epoch, MAGIC, crc))
+    batch += covered
+    batch += packed
     return batch
 
 
@@ -271,13 +268,14 @@ def set_crc(buffer: bytearray | memoryview, position: int) -> None:
 
 
 def _append_record(body: bytearray, index: int, record: Record, base_timestamp: int) -> None:
-    parts = [b"\x00", encode_varint(record.timestamp_ms - base_timestamp), encode_varint(index)]
-    _append_bytes(parts, record.key)
-    _append_bytes(parts, record.value)
-    parts.append(encode_varint(len(record.headers)))
-    for name, value in record.headers:
+    _, timestamp_ms, key, value, headers = record
+    parts = [b"\x00", encode_varint(timestamp_ms - base_timestamp), encode_varint(index)]
+    _append_bytes(parts, key)
+    _append_bytes(parts, value)
+    parts.append(encode_varint(len(headers)))
+    for name, header in headers:
         _append_bytes(parts, name.encode())
-        _append_bytes(parts, value)
+        _append_bytes(parts, header)
     encoded = b"".join(parts)
     body += encode_varint(len(encoded))
     body += encoded

@@ -84,7 +84,11 @@ def encode_uvarint(value: int) -> bytes:
 
 def encode_varint(value: int) -> bytes:
     """Zigzag of a signed value of up to 64 bits (the encodings of int32 and int64 agree)."""
+    if -0x40 <= value < 0x40:
+        return _ONE_BYTE_SIGNED[value]
     return encode_uvarint((value << 1) ^ (value >> 63))
 
 
 _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+# By the value itself: a negative one counts from the end.
+_ONE_BYTE_SIGNED = _ONE_BYTE[::2] + _ONE_BYTE[:0:-2]

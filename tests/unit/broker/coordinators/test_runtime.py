@@ -71,12 +71,17 @@ class Book:
     log: Any = None
     batches: list[bytes] = field(default_factory=list)
     refuses: bool = False
+    is_alone: bool = False
     waiting: list[Callable[[bool], None]] = field(default_factory=list)
 
     def append(self, batch: bytearray, now_ms: int) -> None:
         if self.refuses:
             raise NotEnoughReplicasError("too few")
         self.batches.append(bytes(batch))
+
+    @property
+    def is_committed(self) -> bool:
+        return self.is_alone
 
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
         self.waiting.append(told)
@@ -154,6 +159,28 @@ def test_what_was_appended_is_applied_at_once_and_answered_once_it_is_committed(
     assert (first, second) == ([], [])
     world.book.tell(True)
     assert (first, second) == ([1], [3])
+
+
+def test_what_is_committed_at_once_is_answered_and_performed_at_once() -> None:
+    world = World()
+    world.loop.run()
+    world.book.is_alone = True
+    assert world.ask("order", 7) == [7]
+    assert (world.performed, world.book.waiting) == ([(0, 7)], [])
+
+
+def test_a_shard_is_settled_when_it_is_loaded_and_all_of_it_is_committed() -> None:
+    world = World()
+    world.book.is_alone = True
+    assert world.runtime.settled("a") is None
+    world.loop.run()
+    (shard,) = world.runtime.shards()
+    assert world.runtime.settled("a") is shard
+    world.book.is_alone = False
+    assert world.runtime.settled("a") is None
+    world.book.is_alone = True
+    world.runtime.resign(0)
+    assert world.runtime.settled("a") is None
 
 
 def test_what_is_refused_or_late_is_answered_and_only_what_is_in_the_log_is_in_memory() -> None:

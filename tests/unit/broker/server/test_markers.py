@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,10 @@ import pytest
 from timed_loop import Loop
 
 from headrace.broker.coordinators.decision import ProducerEpoch
-from headrace.broker.errors import ErrorCode
+from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.handlers.k27_write_txn_markers import Ending
+from headrace.broker.handlers.produce.outcome import Outcome
+from headrace.broker.log.producers import COMMIT, Marker
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server import markers
 from headrace.broker.server.markers import MarkerSender
@@ -48,7 +51,7 @@ class World:
 
     def __init__(self) -> None:
         self.loop, self.cluster = Loop(), Cluster()
-        self.asked: list[tuple[int, list[Message]]] = []
+        self.asked: list[tuple[int, Sequence[Message | Ending]]] = []
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.told: list[set[TopicPartition]] = []
         self.is_away = False
@@ -63,7 +66,7 @@ class World:
             scheduler=self.loop,
             written=lambda _, partitions: self.told.append(set(partitions)),
         )
-        self.sender.write_local = lambda wanted: self.answer(OWN, wanted)
+        self.sender.write_local = self.write
 
     async def connect(self, address: Any, client_id: str, timeout_ms: int) -> Any:
         return self
@@ -83,6 +86,14 @@ class World:
         """What was started comes to its end."""
         while self.running:
             asyncio.run(self.running.pop(0))
+
+    def write(self, endings: Sequence[Ending]) -> list[Outcome]:
+        self.asked.append((OWN, endings))
+        return [self.outcome(place) for ending in endings for place in ending.partitions]
+
+    def outcome(self, place: TopicPartition) -> Outcome:
+        code = self.errors.get(place, WRITTEN)
+        return Outcome(*place, None, None, None if code is WRITTEN else error_of(code, ""))
 
     def answer(self, broker_id: int, wanted: list[Message]) -> Message:
         self.asked.append((broker_id, wanted))
@@ -140,7 +151,7 @@ def test_each_leader_gets_its_own(world: World) -> None:
         "coordinator_epoch": 5,
     }
     assert world.asked == [
-        (OWN, [{**marker, "topics": [{"name": "t", "partition_indexes": [0]}]}]),
+        (OWN, [Ending(ProducerEpoch(7, 3), Marker(COMMIT, 5), [T0])]),
         (OTHER, [{**marker, "topics": [{"name": "t", "partition_indexes": [1]}]}]),
     ]
 
@@ -209,14 +220,25 @@ def test_a_coordinator_that_resigned_sends_nothing_more(world: World) -> None:
 
 
 def test_an_answer_may_come_later(world: World) -> None:
-    later: Deferred[Message] = Deferred()
+    later: Deferred[list[Outcome]] = Deferred()
     world.sender.write_local = lambda _: later
     world.send(T0)
     assert not world.told
-    later.complete(
-        world.answer(OWN, [{"producer_id": 7, "topics": [{"name": "t", "partition_indexes": [0]}]}])
-    )
+    later.complete([world.outcome(T0)])
     assert world.told == [{T0}]
+
+
+def test_what_is_written_of_several_transactions_is_told_of_each(world: World) -> None:
+    world.errors[T2] = NOT_LEADER
+    world.cluster.leaders |= {T0: -1, T2: -1}
+    for name, partitions in (("a", (T0, T2)), ("b", (T0,))):
+        world.send(*partitions, name=name)
+    world.cluster.leaders |= {T0: OWN, T2: OWN}
+    world.loop.run(markers.RETRY_MS)
+    assert world.told == [{T0}, {T0}]
+    world.errors.clear()
+    world.loop.run(markers.RETRY_MS)
+    assert world.told == [{T0}, {T0}, {T2}]
 
 
 def test_a_transaction_without_partitions_is_written_at_once(world: World) -> None:

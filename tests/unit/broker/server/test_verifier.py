@@ -40,6 +40,7 @@ class World:
             self,  # type: ignore[arg-type]
             partition_for=lambda name: 0,
             ask_local=self.ask_local,
+            is_in=lambda name, producer, partition: partition not in self.errors,
             listener="PLAINTEXT",
             timeout_ms=1000,
             connect=self.connect,
@@ -115,6 +116,14 @@ def test_the_coordinators_word_is_told(leader: int) -> None:
     answers = world.verify(T0)
     world.run()
     assert answers == [{T0: ErrorCode.INVALID_PRODUCER_EPOCH}]
+
+
+@pytest.mark.parametrize("leader", [OWN, OTHER, NOBODY])
+def test_at_once_only_this_broker_says_anything(leader: int) -> None:
+    world = World(leader)
+    world.errors = {T1: ABORTABLE}
+    is_in = [world.verifier.is_in("tx", P4, place) for place in (T0, T1)]
+    assert is_in == [leader == OWN, False]
 
 
 def test_without_a_coordinator_it_is_not_available() -> None:

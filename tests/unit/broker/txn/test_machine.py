@@ -107,6 +107,22 @@ def ended(*, commit: bool = True) -> tuple[World, ProducerEpoch]:
     return world, producer
 
 
+def test_a_partition_is_in_a_transaction_under_way_of_its_producer_alone() -> None:
+    world = World()
+    producer = world.begin()
+    world.add(producer, A)
+    is_in = world.shard.is_in
+    assert is_in("tx", producer, A)
+    others = [("tx", producer, B), ("other", producer, A)]
+    others += [("tx", producer._replace(epoch=epoch), A) for epoch in (-1, 1)]
+    others += [("tx", producer._replace(producer_id=7), A)]
+    assert [is_in(*each) for each in others] == [False] * 5
+    world.end(producer)
+    assert not is_in("tx", producer, A)
+    world.mark(A)
+    assert not is_in("tx", producer, A)
+
+
 def test_a_producer_begins_again_in_the_next_epoch() -> None:
     world = World()
     assert world.begin() == (1000, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.log.results import AppendResult
 from headrace.broker.replication.leader import Leadership
 from headrace.broker.replication.partition import Partition
@@ -24,6 +24,10 @@ class Outcome(NamedTuple):
     error: KafkaError | None = None
     log_start_offset: int = -1
     leadership: Leadership | None = None
+
+    @property
+    def error_code(self) -> ErrorCode:
+        return ErrorCode.NONE if self.error is None else self.error.code
 
 
 class AppendedRun(NamedTuple):

@@ -161,20 +161,31 @@ def _read_by_hand(header: RequestHeader, frame: memoryview) -> Request | None:
     version, offset = header.version, header.body_offset
     try:
         if version >= FLEXIBLE_VERSION:
-            if frame[offset] != 0:
-                return None
-            acks, timeout_ms = _ACKS_AND_TIME.unpack_from(frame, offset + 1)
-            items = list(islice(_flexible_items(frame, offset + 7), ITEMS_MAX + 1))
+            transactional_id, offset = _flexible_id(frame, offset)
+            acks, timeout_ms = _ACKS_AND_TIME.unpack_from(frame, offset)
+            items = list(islice(_flexible_items(frame, offset + 6), ITEMS_MAX + 1))
         elif version >= CLASSIC_VERSION:
-            if bytes(frame[offset : offset + 2]) != b"\xff\xff":
-                return None
-            acks, timeout_ms = _ACKS_AND_TIME.unpack_from(frame, offset + 2)
-            items = list(islice(_classic_items(frame, offset + 8), ITEMS_MAX + 1))
+            transactional_id, offset = _classic_id(frame, offset)
+            acks, timeout_ms = _ACKS_AND_TIME.unpack_from(frame, offset)
+            items = list(islice(_classic_items(frame, offset + 6), ITEMS_MAX + 1))
         else:
             return None
     except (StructError, IndexError, ValueError, OverlongError):
         return None
-    return Request(acks, timeout_ms, items) if len(items) <= ITEMS_MAX else None
+    return Request(acks, timeout_ms, items, transactional_id) if len(items) <= ITEMS_MAX else None
+
+
+def _classic_id(frame: memoryview, offset: int) -> tuple[str | None, int]:
+    """The transactional id at `offset`, and where it ends."""
+    (size,) = _NAME.unpack_from(frame, offset)
+    end = offset + 2 + size
+    return (None, offset + 2) if size < 0 else (str(frame[offset + 2 : end], "utf-8"), end)
+
+
+def _flexible_id(frame: memoryview, offset: int) -> tuple[str | None, int]:
+    size, offset = read_uvarint(frame, offset)
+    end = offset + size - 1
+    return (None, offset) if size == 0 else (str(frame[offset:end], "utf-8"), end)
 
 
 def _classic_items(frame: memoryview, offset: int) -> Iterator[Item]:

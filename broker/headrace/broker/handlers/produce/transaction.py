@@ -61,13 +61,20 @@ def serve(
         except KafkaError:
             # The append says why.
             asked = None
-        if asked is None:
-            outcomes[number] = append_now(item, None)
+        if asked is None or _is_in(broker, transactional_id, asked, item):
+            outcomes[number] = append_now(item, asked)
         else:
             waiters.append(Waiter(number, item, asked))
     if producer is None or not waiters:
         return answer(_in_order(outcomes))
     return _wait(broker, call, transactional_id, producer, outcomes, waiters, append_in_time, answer)
+
+
+def _is_in(broker: Services, transactional_id: str, asked: Asked, item: Item) -> bool:
+    """Whether the coordinator, which is here then, says yes without being asked, and nothing of the producer's waits."""
+    producer = ProducerEpoch(asked.header.producer_id, asked.header.producer_epoch)
+    place = TopicPartition(item[0], item[1])
+    return not asked.is_behind_others and broker.verifier.is_in(transactional_id, producer, place)
 
 
 def _wait(

@@ -42,6 +42,11 @@ class Asked(NamedTuple):
     verifications: Verifications
     """Those of the partition."""
 
+    @property
+    def is_behind_others(self) -> bool:
+        """Whether a batch of the producer waits already."""
+        return self.verifications.is_waited_in(self.header.producer_id)
+
     def wait(self) -> None:
         """The producer's next batches for the partition wait behind this one, until `go_on`."""
         self.verifications.wait(self.header.producer_id)

@@ -33,7 +33,9 @@ class Asking(World):
         self.config = SimpleNamespace(transactions=section)
         self.questions: list[Deferred[Any]] = []
         self.asked: list[Any] = []
-        self.verifier = SimpleNamespace(verify=self.verify)
+        # What the coordinator, which is this broker then, says at once.
+        self.known: set[tuple[Any, ...]] = set()
+        self.verifier = SimpleNamespace(verify=self.verify, is_in=lambda *asked: asked in self.known)
 
     def verify(self, *asked: Any) -> Deferred[Any]:
         self.asked.append(asked)
@@ -72,6 +74,26 @@ def test_the_first_batch_waits_for_the_coordinator_and_the_next_one_does_not(tmp
     world.questions[0].complete({PLACE: ErrorCode.NONE})
     assert told(first) == [0]
     assert isinstance(world.send(("events", 0, of(1))), list)
+    assert offsets(world.partition.log) == [0, 1]
+
+
+def test_what_the_coordinator_says_at_once_is_not_waited_for(tmp_path: Path) -> None:
+    world = Asking(tmp_path)
+    world.known.add(("tx", (9, 0), PLACE))
+    assert isinstance(world.send(("events", 0, of(0))), list)
+    assert world.asked == []
+    assert offsets(world.partition.log) == [0]
+
+
+def test_a_word_that_comes_at_once_lets_nothing_overtake_what_waits(tmp_path: Path) -> None:
+    world = Asking(tmp_path)
+    first = world.send(("events", 0, of(0)))
+    world.known.add(("tx", (9, 0), PLACE))
+    second = world.send(("events", 0, of(1)))
+    assert offsets(world.partition.log) == []
+    for question in world.questions:
+        question.complete({PLACE: ErrorCode.NONE})
+    assert told(first) == told(second) == [0]
     assert offsets(world.partition.log) == [0, 1]
 
 
