@@ -27,6 +27,7 @@ from headrace.broker.wire.partitions import TopicPartition
 
 API = k24_add_partitions_to_txn.API
 VERSIONS = (0, 5)
+REPEATS = True
 BATCHED_VERSION = 4
 
 Errors = Mapping[TopicPartition, ErrorCode]

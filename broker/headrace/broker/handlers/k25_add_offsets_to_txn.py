@@ -18,6 +18,7 @@ from headrace.broker.wire.partitions import TopicPartition
 
 API = k25_add_offsets_to_txn.API
 VERSIONS = (0, 4)
+REPEATS = True
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:

@@ -18,6 +18,7 @@ from headrace.broker.wire.api import k26_end_txn
 
 API = k26_end_txn.API
 VERSIONS = (0, 4)
+REPEATS = True
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:

@@ -59,7 +59,7 @@ def handle(
     ):
         return _refused(request["markers"])
     endings = [_ending(marker) for marker in request["markers"]]
-    written = write(broker, endings)
+    written = write(broker, *endings)
     if isinstance(written, Deferred):
         return written.map(lambda outcomes: _answer(endings, outcomes))
     return _answer(endings, written)
@@ -82,7 +82,7 @@ def _ending(wanted: dict[str, Any]) -> Ending:
     )
 
 
-def write(broker: Services, endings: Iterable[Ending]) -> list[Outcome] | Deferred[list[Outcome]]:
+def write(broker: Services, *endings: Ending) -> list[Outcome] | Deferred[list[Outcome]]:
     """Write what this broker leads; what became of each partition of each transaction, in their order."""
     outcomes = [_write(broker, ending, *place) for ending in endings for place in ending.partitions]
     settled = all_certain(outcomes, ALL)

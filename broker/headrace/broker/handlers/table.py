@@ -7,7 +7,8 @@ Every module `kNN_name` of this package is a handler and registers itself by bei
     VERSIONS = (0, 5)
     def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict | Deferred[dict] | Listed
 
-and the table decodes and encodes around it; a raw one (`RAW = True`) gets the frame and returns the parts of the whole
+and the table decodes and encodes around it (with `REPEATS = True` it keeps what was decoded, for requests that are the same each
+time); a raw one (`RAW = True`) gets the frame and returns the parts of the whole
 reply, length prefix included, or None for no reply; in its place it may have a `handle_run`, which is given the requests
 that came with it, too.
 
@@ -22,6 +23,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Collection
+from functools import lru_cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -40,6 +42,8 @@ from headrace.broker.wire.frames import RequestHeader, read_request_header
 from headrace.broker.wire.schema import Api
 
 API_VERSIONS_KEY = 18
+# Bodies of requests that are kept decoded, of an API whose clients repeat them.
+REPEATED_MAX, REPEATED_SIZE_MAX = 256, 1024
 
 # Half the time of a call of the class: each request makes one.
 _new_tuple = tuple.__new__
@@ -98,11 +102,12 @@ def _ordinary(module: Any) -> Callable[[Services, Call, memoryview], Reply]:
     """Decode, handle, encode."""
     api: Api = module.API
     handle = module.handle
+    decode = _decoded_once(api) if getattr(module, "REPEATS", False) else api.decode_request
     answers_errors = any(field.name == "error_code" for field in api.response)
 
     def serve(broker: Services, call: Call, frame: memoryview) -> Reply:
         header = call.header
-        request = api.decode_request(header.version, frame, header.body_offset)
+        request = decode(header.version, frame, header.body_offset)
         try:
             response = handle(broker, call, request)
         except KafkaError as error:
@@ -116,6 +121,21 @@ def _ordinary(module: Any) -> Callable[[Services, Call, memoryview], Reply]:
         return _encode(broker, api, header, response)
 
     return serve
+
+
+def _decoded_once(api: Api) -> Callable[[int, memoryview, int], dict[str, Any]]:
+    """Decodes what clients say again and again, word for word, once; handlers leave it as it is."""
+
+    @lru_cache(maxsize=REPEATED_MAX)
+    def known(version: int, body: bytes) -> dict[str, Any]:
+        return api.decode_request(version, body)
+
+    def decode(version: int, frame: memoryview, offset: int) -> dict[str, Any]:
+        if len(frame) - offset > REPEATED_SIZE_MAX:
+            return api.decode_request(version, frame, offset)
+        return known(version, bytes(frame[offset:]))
+
+    return decode
 
 
 def _encode(broker: Services, api: Api, header: RequestHeader, message: dict[str, Any]) -> Parts:

@@ -7,9 +7,8 @@ whatever transactions it is of. Must not know what follows once markers are writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 from headrace.broker.coordinators.runtime import Scheduler
@@ -40,8 +39,8 @@ _SETTLED = (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.
 logger = get_logger(__name__)
 
 Written = Callable[[SendMarkers, frozenset[TopicPartition]], None]
-WriteLocal = Callable[[Sequence[Ending]], list[Outcome] | Deferred[list[Outcome]]]
-"""What became of each partition of each transaction, in their order."""
+WriteLocal = Callable[[Ending], list[Outcome] | Deferred[list[Outcome]]]
+"""What became of each partition."""
 Batch = dict["Sending", set[TopicPartition]]
 Errors = Mapping[TopicPartition, ErrorCode]
 
@@ -70,7 +69,9 @@ class Sending:
 
 
 class MarkerSender:
-    """`written(order, partitions)` is told of markers that are there; `write_local(markers)` answers as a leader does."""
+    """`written(order, partitions)` is told of markers that are there; `write_local(ending)` writes those of partitions that this
+    broker leads.
+    """
 
     def __init__(
         self,
@@ -120,7 +121,8 @@ class MarkerSender:
         """To the queues of the partitions' leaders; what has none waits."""
         if not self._is_wanted(sending):
             return
-        gone, leaderless, leaders = set(), set(), set()
+        gone, leaderless = set(), set()
+        led: dict[int, set[TopicPartition]] = {}
         for partition in partitions:
             known = self._metadata.partition(*partition)
             if known is None and self._metadata.topics(TRANSACTIONS_TOPIC) is not None:
@@ -128,8 +130,7 @@ class MarkerSender:
             elif known is None or known.leader < 0:
                 leaderless.add(partition)
             else:
-                leaders.add(known.leader)
-                self._queues.setdefault(known.leader, {}).setdefault(sending, set()).add(partition)
+                led.setdefault(known.leader, set()).add(partition)
         if leaderless:
             self._retry(sending, leaderless)
         if gone:
@@ -139,7 +140,12 @@ class MarkerSender:
                 partitions=len(gone),
             )
             self._done(sending, gone)
-        for leader in sorted(leaders, key=lambda broker_id: broker_id != self._broker_id):
+        own = led.pop(self._broker_id, None)
+        for leader, its in led.items():
+            self._queues.setdefault(leader, {}).setdefault(sending, set()).update(its)
+        if own:
+            self._write(sending, own)
+        for leader in sorted(led):
             self._pump(leader)
 
     def _retry(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
@@ -156,17 +162,21 @@ class MarkerSender:
         batch = self._batch(broker_id)
         if not batch:
             return
-        if broker_id != self._broker_id:
-            self._asked.add(broker_id)
-            self._tasks.start(f"markers-{broker_id}", self._ask(broker_id, batch))
-            return
-        answer = self.write_local([_ending(*each) for each in batch.items()])
+        self._asked.add(broker_id)
+        self._tasks.start(f"markers-{broker_id}", self._ask(broker_id, batch))
+
+    def _write(self, sending: Sending, partitions: set[TopicPartition]) -> None:
+        """Write what this broker leads."""
+        order = sending.order
+        marker = Marker(COMMIT if order.is_commit else ABORT, sending.coordinator_epoch)
+        answer = self.write_local(Ending(order.producer, marker, sorted(partitions)))
         if isinstance(answer, Deferred):
             answer.then(
-                lambda outcomes: self._settle_outcomes(batch, outcomes), lambda _: self._retry_all(batch)
+                lambda outcomes: self._settle(sending, partitions, _errors(outcomes)),
+                lambda _: self._retry(sending, partitions),
             )
         else:
-            self._settle_outcomes(batch, answer)
+            self._settle(sending, partitions, _errors(answer))
 
     def _batch(self, broker_id: int) -> Batch:
         queue = self._queues.get(broker_id, {})
@@ -199,18 +209,8 @@ class MarkerSender:
         for sending, partitions in batch.items():
             self._retry(sending, partitions)
 
-    def _settle_outcomes(self, batch: Batch, outcomes: Iterable[Outcome]) -> None:
-        """What this broker wrote itself; nothing, before it leads anything: all of that is sent again."""
-        coming = iter(outcomes)
-        for sending, partitions in batch.items():
-            found = {
-                TopicPartition(outcome.topic, outcome.partition_index): outcome.error_code
-                for outcome in islice(coming, len(partitions))
-            }
-            self._settle(sending, partitions, found)
-
     def _settle_answer(self, batch: Batch, answer: Message) -> None:
-        """What another broker wrote."""
+        """Tell of what another broker wrote, and send again what it did not."""
         errors = {
             (marker["producer_id"], TopicPartition(topic["name"], partition["partition_index"])): ErrorCode(
                 partition["error_code"]
@@ -250,15 +250,13 @@ class MarkerSender:
             )
 
 
-def _nothing_led(endings: Sequence[Ending]) -> list[Outcome]:
-    """Before the broker leads anything."""
+def _nothing_led(ending: Ending) -> list[Outcome]:
+    """Before the broker leads anything: all of it is sent again."""
     return []
 
 
-def _ending(sending: Sending, partitions: set[TopicPartition]) -> Ending:
-    order = sending.order
-    kind = COMMIT if order.is_commit else ABORT
-    return Ending(order.producer, Marker(kind, sending.coordinator_epoch), sorted(partitions))
+def _errors(outcomes: Iterable[Outcome]) -> Errors:
+    return {TopicPartition(o.topic, o.partition_index): o.error_code for o in outcomes}
 
 
 def _markers(batch: Batch) -> list[Message]:

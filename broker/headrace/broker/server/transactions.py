@@ -106,7 +106,7 @@ class TransactionCoordinator:
         self._expiry: TimerHandle | None = None
 
     def start(self, write_local: WriteLocal) -> None:
-        """Coordinate what this broker leads, from now on; `write_local(markers)` writes to partitions that it leads, too."""
+        """Coordinate what this broker leads, from now on; `write_local(ending)` writes markers to partitions that it leads."""
         self._sender.write_local = write_local
         self._partitions.on_change(self._partition_changed)
         for partition in self._partitions.led():

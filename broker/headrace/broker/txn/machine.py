@@ -127,7 +127,7 @@ class Shard:
                     _prepare(known.fenced(turn.now_ms), turn, is_late=True)
             case MarkersWritten():
                 if known.is_prepared and _producer(known) == event.producer:
-                    _marked(known.without(event.partitions), turn)
+                    _marked(known, event.partitions, turn)
             case IdExpiryDue():
                 oldest_ms = turn.now_ms - self.config.transactional_id_expiration_ms
                 if known.is_at_rest and known.updated_ms <= oldest_ms:
@@ -333,12 +333,12 @@ def _order_markers(prepared: Transaction, turn: Turn, *, is_late: bool = False) 
     turn.decision.orders.append(order)
 
 
-def _marked(rest: Transaction, turn: Turn) -> None:
+def _marked(known: Transaction, marked: frozenset[TopicPartition], turn: Turn) -> None:
     """Some partitions have their markers; with the last one the transaction is complete."""
-    if rest.partitions:
-        turn.change(rest)
+    if known.awaits_more(marked):
+        turn.change(known.without(marked))
     else:
-        turn.store(rest.completed(turn.now_ms))
+        turn.store(known.completed(turn.now_ms))
 
 
 def _expect_end(ongoing: Transaction, turn: Turn) -> None:

@@ -127,6 +127,10 @@ class Transaction(NamedTuple):
             last_producer_epoch=NO_PRODUCER_EPOCH,
         )
 
+    def awaits_more(self, marked: frozenset[TopicPartition]) -> bool:
+        """Whether there are partitions without a marker beside those."""
+        return not self.partitions <= marked
+
     def without(self, marked: frozenset[TopicPartition]) -> Transaction:
         """Those partitions have their markers."""
         return self._replace(partitions=self.partitions - marked)

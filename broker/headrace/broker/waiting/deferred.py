@@ -73,19 +73,21 @@ class Deferred(Generic[T]):
     def map(self, function: Callable[[T], U]) -> Deferred[U]:
         """A deferred of `function(value)`; cancelling it cancels this one, its failure and one of `function` come through."""
         mapped: Deferred[U] = Deferred()
-        if not self.done:
-            mapped.on_cancel(self.cancel)
-
-        def give(value: T) -> None:
-            try:
-                result = function(value)
-            except Exception as error:
-                mapped.fail(error)
-            else:
-                mapped.complete(result)
-
-        self.then(give, mapped.fail)
+        if self.done and self._error is None:
+            self._give(mapped, function)
+            return mapped
+        mapped.on_cancel(self.cancel)
+        self.then(lambda _: self._give(mapped, function), mapped.fail)
         return mapped
+
+    def _give(self, mapped: Deferred[U], function: Callable[[T], U]) -> None:
+        """Complete with what the function makes of the value."""
+        try:
+            result = function(self._value)  # type: ignore[arg-type]
+        except Exception as error:
+            mapped.fail(error)
+        else:
+            mapped.complete(result)
 
     def _finish(self) -> None:
         self.done = True

@@ -17,7 +17,7 @@ from headrace.broker.quotas.usage import unlimited
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
 
-PRODUCE, HEARTBEAT, API_VERSIONS = 0, 12, 18
+PRODUCE, HEARTBEAT, API_VERSIONS, END_TXN = 0, 12, 18, 26
 CLIENT = Client("here", "INSIDE")
 
 
@@ -71,6 +71,28 @@ def test_requests_that_a_handler_serves_together_are_each_counted(
     assert serve(broker, CLIENT, first, [second, third], 0.0) == (PRODUCE, [b"both"], 1)
     assert broker.counted == [(PRODUCE, len(first)), (PRODUCE, len(second))]
     assert serve(broker, CLIENT, third, [], 0.0) == (PRODUCE, [b"one"], 0)
+
+
+def test_what_clients_repeat_is_decoded_once_and_what_differs_is_not_mixed_up(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api, seen = APIS[END_TXN], cast("list[dict[str, Any]]", [])
+
+    def handle(services: Any, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+        seen.append(request)
+        return {"error_code": 0}
+
+    module = SimpleNamespace(API=api, VERSIONS=(0, 4), REPEATS=True, handle=handle)
+    monkeypatch.setitem(HANDLERS, END_TXN, table._handler(module))
+    said = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "committed": True}
+    large = said | {"transactional_id": "x" * 2 * table.REPEATED_SIZE_MAX}
+    for number, message in enumerate((said, said, said | {"producer_epoch": 1}, large, large)):
+        frame = request(END_TXN, 1, api.encode_request(1, message), correlation_id=number).tobytes()
+        buffer = memoryview(bytearray(frame))
+        serve(broker, CLIENT, buffer, (), 0.0)
+        buffer[:] = bytes(len(buffer))
+    assert seen == [said, said, said | {"producer_epoch": 1}, large, large]
+    assert (seen[1] is seen[0], seen[4] is seen[3]) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,9 @@ class World:
         while self.running:
             asyncio.run(self.running.pop(0))
 
-    def write(self, endings: Sequence[Ending]) -> list[Outcome]:
-        self.asked.append((OWN, endings))
-        return [self.outcome(place) for ending in endings for place in ending.partitions]
+    def write(self, ending: Ending) -> list[Outcome]:
+        self.asked.append((OWN, [ending]))
+        return [self.outcome(place) for place in ending.partitions]
 
     def outcome(self, place: TopicPartition) -> Outcome:
         code = self.errors.get(place, WRITTEN)
