@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from processes import eventually
+from processes import ForegroundProcess, eventually
+from psutil import Process
 from secured_cluster import CANARY, SecuredCluster, headrace, properties_text
 from zookeeper_process import ZooKeeperProcess
 
@@ -87,6 +88,45 @@ def test_a_command_that_the_source_does_not_let_in_says_so(mirrored: Mirrored) -
     assert done.returncode == 1
     assert f"{SOURCE} at {mirrored.live.bootstrap} does not answer" in done.stdout
     assert CANARY not in done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_a_member_beside_a_secured_cluster_brings_a_secured_one_into_it(
+    mirrored: Mirrored, zookeeper: ZooKeeperProcess, tmp_path: Path
+) -> None:
+    """`headrace mirror run`, whose file says how both let in."""
+    live, chroot = mirrored.live, zookeeper.under_chroot(tmp_path)
+    assert headrace("topics", "create", "merged", *live.options).returncode == 0
+    target = SecuredCluster(tmp_path, chroot, protocol="SASL_SSL")
+    settings = {
+        "bootstrap.servers": target.bootstrap,
+        "zookeeper.connect": chroot,
+        "mirror.member.id": "101",
+        "mirror.metadata.max.age.ms": "1000",
+        "mirror.sources": SOURCE,
+        f"mirror.{SOURCE}.bootstrap.servers": live.bootstrap,
+        f"mirror.{SOURCE}.topics": "merged",
+        f"mirror.{SOURCE}.mode": "aggregate",
+        **target.client_settings(),
+        **mirrored.source,
+    }
+    file, log = tmp_path / "member.properties", tmp_path / "member.log"
+    file.write_text(properties_text(settings))
+    try:
+        member = ForegroundProcess(["headrace.cli", "mirror", "run", "--config", str(file)], log)
+        try:
+            lines = "".join(f"event-{n}\n" for n in range(EVENTS))
+            assert headrace("produce", "merged", *live.options, text=lines).returncode == 0
+            read = headrace("consume", "merged", "--max", str(EVENTS), "--timeout", "60", *target.options)
+            assert sorted(read.stdout.split()) == sorted(lines.split()), read.stderr
+            status = headrace("mirror", "status", "--json", *target.options)
+            assert {row["owner"] for row in json.loads(status.stdout)["aggregates"]} == {101}
+            assert CANARY not in log.read_text() + status.stdout + status.stderr
+            assert CANARY not in " ".join(Process(member.process.pid).cmdline())
+        finally:
+            member.end()
+    finally:
+        target.end()
 
 
 def test_no_secret_shows_in_logs_and_reports(mirrored: Mirrored) -> None:

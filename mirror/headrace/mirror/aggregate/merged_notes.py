@@ -74,8 +74,9 @@ class SourceNotes:
         return True
 
     async def _read(self) -> Notes:
-        addresses = [*self._source.addresses.values()]
-        async with ClusterClient(addresses, self._source.client_id) as client:
+        source = self._source
+        addresses = [*source.addresses.values()]
+        async with ClusterClient(addresses, source.client_id, source.config.security) as client:
             if (STATES, WRITTEN_PARTITION) not in client.leaders:
                 return {}
             if RELEASE in await client.broker_configs(min(client.brokers), (RELEASE,)):

@@ -87,9 +87,11 @@ def test_a_source_of_another_engine_is_asked_once_a_minute(
 ) -> None:
     now = [0]
     asked: list[int] = []
+    secured = object()
     monkeypatch.setattr(Client, "release", is_headrace)
 
-    def client(*_: object) -> Client:
+    def client(bootstrap: object, client_id: str, security: object) -> Client:
+        assert security is secured
         asked.append(now[0])
         return Client()
 
@@ -98,7 +100,7 @@ def test_a_source_of_another_engine_is_asked_once_a_minute(
         clock=SimpleNamespace(monotonic_ms=lambda: now[0]),
         addresses={1: ("h", 1)},
         client_id="id",
-        config=SimpleNamespace(name="dc"),
+        config=SimpleNamespace(name="dc", security=secured),
         topics={},
     )
     notes = SourceNotes(cast("Any", source))
