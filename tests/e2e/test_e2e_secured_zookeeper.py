@@ -26,7 +26,7 @@ ZOOKEEPER_PASSWORD = f"{CANARY}-of-zookeeper"
 class SecuredZooKeeper(ZooKeeperProcess):
     """The port in plain text takes log-ins by digest; `secure_port` speaks TLS and wants certificates."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, more: str = "") -> None:
         home.mkdir(parents=True)
         self.authority = authority()
         self.secure_port = free_port()
@@ -44,6 +44,7 @@ class SecuredZooKeeper(ZooKeeperProcess):
             f"ssl.keyStore.location={home / 'keys.p12'}\n"
             f"ssl.keyStore.password={PASSWORD}\n"
             f"ssl.trustStore.location={self.files['ssl.truststore.location']}\n"
+            f"{more}"
         )
         super().__init__(home)
 
@@ -222,3 +223,18 @@ def test_a_broker_comes_back_with_the_right_password(zookeeper: SecuredZooKeeper
         restart(zookeeper, other)
         eventually(lambda: is_back(gone), timeout_s=BACK_S_MAX, what="the broker, by ZooKeeper")
         assert headrace("topics", "create", "u", "--bootstrap", broker.bootstrap).returncode == 0
+
+
+def test_where_everybody_has_to_log_in_a_wrong_password_is_told_alike(tmp_path: Path) -> None:
+    server = SecuredZooKeeper(
+        tmp_path / "zookeeper", "enforce.auth.enabled=true\nenforce.auth.schemes=sasl\nsuperUser.1=kafka\n"
+    )
+    try:
+        wrong = digest_settings(tmp_path / "wrong", f"{CANARY}-wrong")
+        assert "refused the log-in of kafka" in refused(tmp_path / "a", f"{server.address}/x", wrong)
+        right = {**digest_settings(tmp_path / "right"), "zookeeper.set.acl": "true"}
+        with a_broker(tmp_path / "b", f"{server.address}/y", right) as broker:
+            assert headrace("topics", "create", "t", "--bootstrap", broker.bootstrap).returncode == 0
+        assert "Missing AuthenticationProvider" not in (tmp_path / "zookeeper" / "zookeeper.log").read_text()
+    finally:
+        server.end()

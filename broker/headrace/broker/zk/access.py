@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, Id, Permissions
 
 from headrace.broker.config.keys import ConfigurationError, parse_section
 from headrace.broker.config.sections import TLS_VERSIONS, ZooKeeper
@@ -29,6 +29,8 @@ SENSITIVE: Final = ("/config/users", "/config/brokers", "/delegation_token/token
 """Below these nobody else may read, since there are passwords."""
 OPEN_TO_ALL: Final = "/consumers"
 """Clients of old wrote there themselves."""
+_PLAIN_NAME: Final = re.compile(r"[^/@]+")
+"""Of others ZooKeeper takes a part alone."""
 _TYPES: Final = {".jks": "JKS", ".p12": "PKCS12", ".pem": "PEM"}
 _TOKEN: Final = re.compile(r'\s+|//[^\n]*|/\*.*?\*/|"((?:[^"\\\n]|\\.)*)"|([={};])|([^\s"={};]+)', re.DOTALL)
 
@@ -88,7 +90,15 @@ class ZooKeeperAccess:
             return None
         if path == OPEN_TO_ALL:
             return list(OPEN_ACL_UNSAFE)
-        return list(CREATOR_ALL_ACL) if path.startswith(SENSITIVE) else [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+        owners = self._owners()
+        return owners if path.startswith(SENSITIVE) else [*owners, *READ_ACL_UNSAFE]
+
+    def _owners(self) -> list[ACL]:
+        """Who writes it, by name where it has one: of `auth` ZooKeeper takes a super user's with an error in its log."""
+        shows_certificate = self.tls is not None and "ssl.keystore.location" in self.tls
+        if shows_certificate or not self.user or not _PLAIN_NAME.fullmatch(self.user):
+            return list(CREATOR_ALL_ACL)
+        return [ACL(Permissions.ALL, Id("sasl", self.user))]
 
 
 OPEN: Final = ZooKeeperAccess()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import EXCEPTIONS, NoNodeError
+from kazoo.exceptions import EXCEPTIONS, AuthFailedError, NoNodeError, SessionClosedRequireSaslError
 from kazoo.protocol.serialization import (
     GetData,
     MultiHeader,
@@ -59,6 +59,20 @@ class MultiRead:
 
 class ReadingKazoo(KazooClient):  # type: ignore[misc]
     """kazoo's client, that can read many znodes at once, and log in as another from the next connection on."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._log_in, self._connection._authenticate_with_sasl = (
+            self._connection._authenticate_with_sasl,
+            self._logged_in,
+        )
+
+    def _logged_in(self, host: str, timeout: float) -> None:
+        """A server that lets in nobody without a log-in has a word of its own for a refused one, which kazoo does not expect."""
+        try:
+            self._log_in(host, timeout)
+        except SessionClosedRequireSaslError as error:
+            raise AuthFailedError(str(error)) from error
 
     def log_in_as(self, user: str, password: str) -> None:
         """For a client that was made with options of SASL."""

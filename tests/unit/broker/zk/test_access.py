@@ -103,11 +103,11 @@ def test_the_forms_of_stores_follow_from_their_names_and_a_pem_has_the_keys_pass
 @pytest.mark.parametrize(
     ("path", "readers"),
     [
-        ("/brokers/topics/t", {"auth", "world"}),
-        ("/config/users/alice", {"auth"}),
-        ("/config/brokers/1", {"auth"}),
-        ("/delegation_token/tokens/x", {"auth"}),
-        ("/config/topics/t", {"auth", "world"}),
+        ("/brokers/topics/t", {"sasl", "world"}),
+        ("/config/users/alice", {"sasl"}),
+        ("/config/brokers/1", {"sasl"}),
+        ("/delegation_token/tokens/x", {"sasl"}),
+        ("/config/topics/t", {"sasl", "world"}),
         ("/consumers", {"world"}),
     ],
 )
@@ -116,4 +116,22 @@ def test_whose_a_znode_is_is_as_kafka_has_it(path: str, readers: set[str]) -> No
     assert found is not None
     assert {each.id.scheme for each in found} == readers
     writers = {each.id.scheme for each in found if each.perms & 2}
-    assert writers == ({"world"} if path == "/consumers" else {"auth"})
+    assert writers == ({"world"} if path == "/consumers" else {"sasl"})
+
+
+@pytest.mark.parametrize(
+    ("access", "owner"),
+    [
+        (ZooKeeperAccess(user="kafka", sets_acls=True), ("sasl", "kafka")),
+        (ZooKeeperAccess(user="kafka@REALM", sets_acls=True), ("auth", "")),
+        (ZooKeeperAccess(tls={"ssl.keystore.location": "/k"}, user="kafka", sets_acls=True), ("auth", "")),
+        (ZooKeeperAccess(tls={"ssl.keystore.location": "/k"}, sets_acls=True), ("auth", "")),
+        (ZooKeeperAccess(tls={}, user="kafka", sets_acls=True), ("sasl", "kafka")),
+    ],
+)
+def test_who_has_one_name_owns_by_it_and_others_by_all_that_zookeeper_knows(
+    access: ZooKeeperAccess, owner: tuple[str, str]
+) -> None:
+    found = access.acl_of("/config/users")
+    assert found is not None
+    assert [(each.id.scheme, each.id.id, each.perms) for each in found] == [(*owner, 31)]
