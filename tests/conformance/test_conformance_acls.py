@@ -20,14 +20,11 @@ from access_rules import (
     rule,
 )
 from pairs import running_pair
+from random_rules import TOPICS, ask_for_rights, filters_of, random_rules
 from sessions import (
     CREATE_ACLS,
     DELETE_ACLS,
     DESCRIBE_ACLS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_GROUPS,
-    INIT_PRODUCER_ID,
-    METADATA,
     Message,
     Pair,
     Session,
@@ -253,64 +250,26 @@ def newest(pair: Pair, path: str) -> Any:
     return name.rstrip("0123456789"), json.loads(data) if data.startswith("{") else data
 
 
-NAMES = ("a", "ab", "abc", "b", "*")
-PREFIXES = ("a", "ab", "abc", "b")
-
-
-def random_rule(chooser: random.Random) -> Message:
-    kind = chooser.choice((TOPIC, TOPIC, GROUP, ResourceType.CLUSTER))
-    is_prefixed = kind is not ResourceType.CLUSTER and chooser.random() < 0.4
-    name = CLUSTER if kind is ResourceType.CLUSTER else chooser.choice(PREFIXES if is_prefixed else NAMES)
-    permission = chooser.choice((Permission.ALLOW, Permission.ALLOW, Permission.DENY))
-    # Nothing may keep the admin out.
-    hosts = (CLIENT, CLIENT, "127.0.0.3", "*" if permission is Permission.ALLOW else CLIENT)
-    return rule(
-        kind,
-        name,
-        chooser.choice([o for o in Operation if o not in (Operation.UNKNOWN, Operation.ANY)]),
-        pattern=PREFIXED if is_prefixed else LITERAL,
-        principal=chooser.choice(("User:*", "User:ANONYMOUS", "User:other", "Group:ANONYMOUS")),
-        host=chooser.choice(hosts),
-        permission=permission,
-    )
-
-
-def ask_for_rights(client: Session) -> None:
-    """All that the client may do to some topics, groups and the cluster, as answers tell it (KIP-430)."""
-    topics = [{"name": name} for name in ("a", "ab", "abd", "b", "c")]
-    wanted = {"allow_auto_topic_creation": False, "include_topic_authorized_operations": True}
-    client.ask(METADATA, 9, {"topics": topics, **wanted})
-    client.ask(METADATA, 9, {"topics": None, **wanted})
-    groups = ["a", "ab", "abd", "b", "c"]
-    client.ask(DESCRIBE_GROUPS, 5, {"groups": groups, "include_authorized_operations": True})
-    client.ask(DESCRIBE_CLUSTER, 1, {"include_cluster_authorized_operations": True, "endpoint_type": 1})
-    client.ask(INIT_PRODUCER_ID, 4, {"transactional_id": None, "transaction_timeout_ms": 1000})
+# Nothing may keep the admin out, who comes from another address.
+PRINCIPALS = ("User:*", "User:ANONYMOUS", "User:other", "Group:ANONYMOUS")
+HOSTS = {
+    Permission.ALLOW: (CLIENT, CLIENT, "127.0.0.3", "*"),
+    Permission.DENY: (CLIENT, CLIENT, "127.0.0.3", CLIENT),
+}
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 12))])
 def test_random_lists_give_the_same_rights(guarded: Pair, seed: int) -> None:
     def script(session: Session) -> None:
-        for name in ("a", "ab", "abd", "b"):
+        for name in TOPICS:
             create_topic(session, name)
         chooser = random.Random(seed)
         for _ in range(10):
-            rules = [random_rule(chooser) for _ in range(chooser.randint(1, 10))]
+            rules = random_rules(chooser, PRINCIPALS, HOSTS)
             allow(session, rules)
             client = session.another(source=CLIENT)
             ask_for_rights(client)
             client.close()
-            filters = [
-                filter_of(
-                    resource_type_filter=each["resource_type"],
-                    resource_name_filter=each["resource_name"],
-                    pattern_type_filter=each["resource_pattern_type"],
-                    principal_filter=each["principal"],
-                    host_filter=each["host"],
-                    operation=each["operation"],
-                    permission_type=each["permission_type"],
-                )
-                for each in rules
-            ]
-            session.ask(DELETE_ACLS, 3, {"filters": filters})
+            session.ask(DELETE_ACLS, 3, {"filters": filters_of(rules)})
 
     guarded.compare(script)
