@@ -52,10 +52,16 @@ class LogBody:
         self.segments.roll(base_offset, config, now_ms)
 
     def close(self) -> None:
-        """Write the producers' snapshot, complete the indexes, sync everything; nothing may be called afterwards."""
+        """Write the producers' snapshot, complete the indexes, sync everything; nothing may be called afterwards.
+
+        A log that never had a batch has nothing that an opening would miss.
+        """
         end_offset = self.segments.active.next_offset
+        self.flusher.check()
         with self.storage_errors():
-            self.snapshots.write(end_offset, self.producers)
             self.segments.close()
-            self.segments.names_changed()
-        self.flusher.flush(end_offset)
+            if end_offset:
+                self.snapshots.write(end_offset, self.producers)
+                self.segments.names_changed()
+        if end_offset or not self.epochs.is_written:
+            self.flusher.flush(end_offset)

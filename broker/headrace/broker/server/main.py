@@ -292,6 +292,7 @@ class Broker:
             throttle=self._make_throttle(FOLLOWER),
             sync=self.syncs.until_none_is_due,
             versions=versions_of(self.config.replication.inter_broker_protocol_version),
+            is_leaving=lambda: self.readiness.phase is Phase.DRAINING,
         )
         fetchers = ReplicaFetchers(context, self.tasks)
         partitions.on_change(fetchers.changed)

@@ -97,7 +97,7 @@ class Replicas(Protocol):
 class FetchContext:
     """What all fetchers of a broker share. `endpoint` tells where another broker is, None while it is not alive; `sync(log)`
     brings to the disk what `flush.messages` wants there; `versions` are those of inter.broker.protocol.version;
-    `replicated` counts bytes.
+    `replicated` counts bytes; `is_leaving` says whether this broker is about to stop.
     """
 
     broker_id: int
@@ -110,6 +110,7 @@ class FetchContext:
     throttle: ReplicaThrottle
     sync: Callable[[PartitionLog], Awaitable[None]]
     versions: Versions
+    is_leaving: Callable[[], bool]
 
 
 class Followed:

@@ -2,7 +2,8 @@
 
 Owns which fetcher has which partition: it takes from `Partitions` what the controller said, and starts and ends fetchers as
 that needs. Invariants: a partition is fetched by one fetcher at most, in the leader epoch that the controller told last; one
-that this broker leads, lost or stopped is fetched by none. What a fetcher does is `replica_fetcher`'s.
+that this broker leads, lost or stopped is fetched by none, nor is one that it led until it began to stop, of whose in-sync
+replicas the controller took it off with that. What a fetcher does is `replica_fetcher`'s.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ class ReplicaFetchers:
         context = self._context
         key = (partition.topic, partition.partition)
         if partition.leader in (-1, context.broker_id) or context.partitions.get(*key) is not partition:
+            return None
+        if context.is_leaving() and context.broker_id not in partition.isr:
+            # Nobody waits for it, and its new leader would only propose to have it in sync again.
             return None
         slots = context.config.num_replica_fetchers
         return partition.leader, crc32(f"{key[0]}-{key[1]}".encode()) % max(1, slots)

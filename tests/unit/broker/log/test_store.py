@@ -166,6 +166,24 @@ def test_a_flush_is_checkpointed_and_bounds_the_next_recovery(tmp_path: Path) ->
     assert (reports[0].segments, reports[0].segments_walked, reports[0].log_end_offset) == (2, 1, 4)
 
 
+def test_a_log_that_never_had_a_batch_is_closed_without_the_disk(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    for topic in ("empty", "events"):
+        store.create(topic, 0, None, now_ms=NOW_MS).assign_epoch(3)
+    for log, job in store.epoch_tasks():
+        job()
+        log.epochs_noted()
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    append(log, batch(2))
+    store.close()
+    snapshots = {path.name for path in tmp_path.glob("*/*.snapshot")}
+    assert snapshots == {"00000000000000000002.snapshot"}
+    again, reports = open_store(tmp_path)
+    assert [(r.segments_walked, r.findings) for r in reports] == [(0, []), (0, [])]
+    assert [log.log_end_offset for log in again.all()] == [0, 2]
+    assert {path.stat().st_size for path in tmp_path.glob("empty-0/*.log")} == {0}
+
+
 def test_a_log_is_looked_at_until_nothing_of_it_will_be_due_and_again_once_it_changes(tmp_path: Path) -> None:
     store, _ = open_store(tmp_path)
     log = store.create("events", 0, None, now_ms=NOW_MS)

@@ -201,6 +201,7 @@ class Follows:
         self.replicas = Replicas(own)
         self.leaders = {number: Leader(open_store(folder / f"leader-{number}")[0]) for number in (2, 3)}
         self.replicated = 0
+        self.is_leaving = False
         self.tasks = Tasks()
         self.throttled = ""
         self.throttle = ReplicaThrottle(
@@ -220,6 +221,7 @@ class Follows:
             throttle=self.throttle,
             sync=self.syncs.until_none_is_due,
             versions=versions_of("3.9"),
+            is_leaving=lambda: self.is_leaving,
         )
         self.fetchers = ReplicaFetchers(context, self.tasks)
 
@@ -229,9 +231,9 @@ class Follows:
     def _count(self, size: int) -> None:
         self.replicated += size
 
-    def told(self, leader: int = 2, epoch: int = 0, number: int = 0) -> None:
-        """The controller's word."""
-        state = PartitionState(leader=leader, leader_epoch=epoch, isr=(leader,), controller_epoch=1)
+    def told(self, leader: int = 2, epoch: int = 0, number: int = 0, isr: tuple[int, ...] = ()) -> None:
+        """The controller's word; in sync is the leader alone where nothing else is said."""
+        state = PartitionState(leader=leader, leader_epoch=epoch, isr=isr or (leader,), controller_epoch=1)
         partition = self.replicas.partition(number)
         partition.follow(ToldReplica("events", TOPIC_ID, number, state, (1, 2, 3)))
         if leader in self.leaders:
@@ -484,6 +486,24 @@ def test_what_is_led_stopped_or_deleted_is_not_fetched_any_more(tmp_path: Path) 
             partition.log.log_end_offset for partition in (broker.replicas.partition(0), stopped, deleted)
         ]
         assert ends == [1, 1, 1]
+
+    run(tmp_path, script)
+
+
+def test_who_is_about_to_stop_follows_only_where_somebody_waits_for_it(tmp_path: Path) -> None:
+    async def script(broker: Follows) -> None:
+        leader = broker.leaders[2]
+        for number in range(3):
+            leader.append(batch(1), number=number)
+            broker.told(number=number, leader=2 if number == 0 else OWN_ID)
+        await until(lambda: broker.holds(0))
+        broker.is_leaving = True
+        broker.told(number=1, epoch=1)
+        broker.told(number=2, epoch=1, isr=(2, OWN_ID))
+        leader.append(batch(1), number=0, epoch=0)
+        await until(lambda: broker.holds(0) and broker.holds(2))
+        assert broker.replicas.partition(1).log.log_end_offset == 0
+        assert list(broker.fetchers.figures()) == [SourceFigures(2, 2, 0, 0)]
 
     run(tmp_path, script)
 
