@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kafka_oracle import KafkaProcess, check_replicas
+from processes import eventually
 from replicated_cluster import PARTITION_COUNT, SETTINGS, TOPIC, ReplicatedCluster
 
 from headrace.broker.client.bootstrap import Bootstrap
@@ -42,6 +43,9 @@ class MixedReplicas(ReplicatedCluster):
             "zookeeper.connect": self.zookeeper.address,
             **self._set,
         }
+        # Apache Kafka ends at once where the session of its earlier life has not.
+        registered = f"/brokers/ids/{number}"
+        eventually(lambda: self._znodes.exists(registered) is None, what="the end of the registration")
         config = home / "kafka.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         broker = KafkaProcess(self._jars, config, bootstrap=f"{host}:{port}", log=home / "kafka.log")

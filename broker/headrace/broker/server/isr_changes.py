@@ -21,12 +21,14 @@ from headrace.broker.replication.partition import Partition
 from headrace.broker.server.controller_channel import ControllerChannel
 from headrace.broker.server.peers import PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN
 from headrace.broker.structured_log import get_logger
-from headrace.broker.tasks import Tasks
+from headrace.broker.tasks import Tasks, paced
 from headrace.broker.wire.api import k56_alter_partition
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.partitions import PartitionKey
 
 logger = get_logger(__name__)
+DECIDED_AT_ONCE = 25
+"""Answers to proposals, each of them a line of the log, before others have their turn: about a millisecond."""
 
 
 class Office(Protocol):
@@ -127,7 +129,7 @@ class IsrChanges:
             return False
         self._is_failing = False
         decided = self._proposals.answered(answers)
-        for proposed, answer in decided:
+        async for proposed, answer in paced(decided, DECIDED_AT_ONCE):
             self._decided(proposed, answer)
         self.counts.failed += len(sent) - len(decided)
         return len(decided) == len(sent)

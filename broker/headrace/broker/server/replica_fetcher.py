@@ -77,6 +77,8 @@ PASSING_ERRORS = frozenset(
 PASSING_FAILURES = 6
 TAKEN_AT_ONCE = 50
 """Partitions of an answer before others have their turn: about a millisecond without data."""
+NEW_AT_ONCE = 100
+"""Partitions that a request has the leader read beside those that it is asked for already: a millisecond or two of its loop."""
 THROTTLE_LOOK_MS = 100
 """How often it is looked whether a throttle lets go on, while there is nothing else to do."""
 
@@ -252,11 +254,11 @@ class ReplicaFetcher:
         now_ms = self._context.clock.monotonic_ms()
         if self._throttled or self._context.throttle.is_active:
             self._mind_throttle()
-        for followed in self._moved.values():
+        for followed in self._take_moved():
             self._ask(followed, now_ms)
-        self._moved.clear()
         if not self._session.asked and (not self._session.session_id or self._session.is_empty):
-            await self._until_news(now_ms)
+            if not self._moved:
+                await self._until_news(now_ms)
             return
         request = self._request()
         answer = await link.ask(REPLICA_FETCH, self._version, request)
@@ -265,6 +267,18 @@ class ReplicaFetcher:
         if self._problem:
             logger.info("leader is fetched from again", leader=self._source)
             self._problem = ""
+
+    def _take_moved(self) -> list[Followed]:
+        """Those that moved, but of those that the leader is not asked for yet only some: the others go with the next requests."""
+        moved = list(self._moved.values())
+        if len(moved) > NEW_AT_ONCE:
+            asked = self._session.asked
+            new = [followed for followed in moved if followed.wire_key not in asked]
+            later = {followed.key for followed in new[NEW_AT_ONCE:]}
+            moved = [followed for followed in moved if followed.key not in later]
+        for followed in moved:
+            del self._moved[followed.key]
+        return moved
 
     @property
     def _version(self) -> int:
@@ -303,7 +317,8 @@ class ReplicaFetcher:
         return ReplicaFetchRequest(
             context.broker_id,
             context.partitions.broker_epoch,
-            config.replica_fetch_wait_max_ms,
+            # There is more to ask for.
+            0 if self._moved else config.replica_fetch_wait_max_ms,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             config.replica_fetch_max_bytes,

@@ -34,6 +34,7 @@ from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replica_logs import BeforeDeletion, ReplicaLogs
 from headrace.broker.structured_log import Event, get_logger
+from headrace.broker.tasks import paced
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 logger = get_logger(__name__)
 TAKEN_AT_ONCE = 25
 """Partitions of a request: some milliseconds."""
+LOOKED_AT_ONCE = 100
+"""Partitions that are asked who lags: a millisecond, or some where many propose something."""
 PartitionCallback = Callable[[Partition], None]
 
 
@@ -137,9 +140,10 @@ class Partitions:
         """The partitions that this broker leads now, which stay those while the caller goes through them."""
         return [p for p in self.all() if p.is_leader]
 
-    def check_lag(self) -> None:
+    async def check_lag(self) -> None:
         """Have followers that lag for too long leave the in-sync replicas; call every now and then."""
-        for partition in self.led():
+        async for partition in paced(self.led(), LOOKED_AT_ONCE):
+            # What is led no longer by its turn proposes nothing.
             partition.check_lag()
 
     def on_change(self, callback: PartitionCallback) -> None:

@@ -27,7 +27,7 @@ from headrace.broker.replication.follower import Command, Follower
 from headrace.broker.replication.model import Endpoint, PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
-from headrace.broker.server.replica_fetcher import TAKEN_AT_ONCE, FetchContext
+from headrace.broker.server.replica_fetcher import NEW_AT_ONCE, TAKEN_AT_ONCE, FetchContext
 from headrace.broker.server.replica_fetchers import ReplicaFetchers, SourceFigures
 from headrace.broker.server.replica_throttle import FOLLOWER, ReplicaThrottle
 from headrace.broker.server.syncing import FlushTimes, Syncs
@@ -334,6 +334,33 @@ def test_so_many_fetchers_share_a_leaders_partitions_and_ask_as_is_configured(tm
     run(tmp_path, script, config)
 
 
+def test_many_new_partitions_are_asked_for_some_at_a_time_and_nobody_waits_in_between(tmp_path: Path) -> None:
+    count = 2 * NEW_AT_ONCE + 20
+
+    async def script(broker: Follows) -> None:
+        leader = broker.leaders[2]
+        leader.append(batch(1), number=0)
+        broker.told(number=0)
+        await until(lambda: broker.holds(0) and len(leader.requests) > 2)
+        before = len(leader.requests)
+        for number in range(1, count):
+            leader.append(batch(1), number=number)
+            broker.told(number=number)
+        await until(lambda: all(broker.holds(number) for number in range(count)))
+        await until(lambda: leader.requests[-1].max_wait_ms == CONFIG.replica_fetch_wait_max_ms)
+        seen: set[WireKey] = set()
+        sizes = []
+        for request in leader.requests[before:]:
+            new = {key for key, _ in request.asked} - seen
+            seen |= new
+            if new:
+                sizes.append((len(new), request.max_wait_ms))
+        first = NEW_AT_ONCE, 0
+        assert sizes == [first, first, (19, CONFIG.replica_fetch_wait_max_ms)]
+
+    run(tmp_path, script)
+
+
 def test_where_logs_part_the_followers_is_cut(tmp_path: Path) -> None:
     async def script(broker: Follows) -> None:
         own = broker.replicas.partition()
@@ -541,6 +568,7 @@ def test_an_answer_of_many_partitions_is_told_in_one_line_and_others_have_their_
         return answered(follower, found, now_ms)
 
     monkeypatch.setattr(Follower, "answered", noted)
+    monkeypatch.setattr("headrace.broker.server.replica_fetcher.NEW_AT_ONCE", count)
 
     async def others() -> None:
         nonlocal turns

@@ -32,7 +32,7 @@ from headrace.broker.replication.control_requests import (
 from headrace.broker.replication.model import RECOVERED, RECOVERING, PartitionMetadata
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.replicas import TAKEN_AT_ONCE, Partitions
+from headrace.broker.server.replicas import LOOKED_AT_ONCE, TAKEN_AT_ONCE, Partitions
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
@@ -614,6 +614,30 @@ def test_where_unclean_elections_are_allowed_the_last_in_sync_leads_what_it_has(
     with_lost_tail(logs).config = LogConfig(unclean_leader_election_enable=True)
     word = leader_and_isr(state(epoch=1, isr=isr, replicas=(1, 2)))
     assert codes(take(partitions, word)) == [code]
+
+
+def test_others_have_their_turn_while_it_is_looked_who_lags(
+    partitions: Partitions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+    seen: list[int] = []
+    monkeypatch.setattr(Partition, "check_lag", lambda self: seen.append(turns))
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def look() -> None:
+        tasks = Tasks()
+        tasks.start("others", others())
+        await partitions.check_lag()
+        await tasks.stop()
+
+    take(partitions, leader_and_isr(*(state(number) for number in range(2 * LOOKED_AT_ONCE + 1))))
+    asyncio.run(look())
+    assert (len(seen), len(set(seen))) == (2 * LOOKED_AT_ONCE + 1, 3)
 
 
 def test_others_have_their_turn_while_many_partitions_are_taken(partitions: Partitions) -> None:
