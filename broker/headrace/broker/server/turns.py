@@ -15,6 +15,7 @@ import time
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from typing import Protocol
 
 from headrace.broker.waiting.round import Round
@@ -123,6 +124,7 @@ class Turns:
         """Give turns for about `SLICE_S`."""
         due, together, joined = self._due, self._round, self._joined
         is_scheduled, self._is_scheduled = self._is_scheduled, True
+        next_joined = inf
         try:
             began = heard = self.now()
             end = began + SLICE_S
@@ -139,16 +141,18 @@ class Turns:
                 if together.joins != joins:
                     taker.is_due = True
                     joined.append(taker)
+                    if more:
+                        next_joined = min(next_joined, taker.served_until)
                 elif more:
                     self._queue(taker)
                 began = ended
-                if ended - heard >= HEAR_S:
+                if not due or ended - heard >= HEAR_S:
                     heard = ended
                     self._hear()
                 if not due or ended >= end or together.is_full:
                     break
-                if joined and due[0][0] > joined[0].served_until:
-                    # Who joined would be next.
+                if due[0][0] > next_joined:
+                    # Who joined, and has more to do, would be next.
                     break
             if joined:
                 self._end_round()

@@ -255,6 +255,19 @@ def test_what_takers_join_is_done_once_all_of_them_had_their_turn_and_before_the
     assert world.order[5].startswith("performed for")
 
 
+@pytest.mark.parametrize(("work", "performed"), [(1, "abcde"), (2, "a")])
+def test_a_round_ends_only_before_who_joined_it_has_another_turn(
+    world: World, work: int, performed: str
+) -> None:
+    for name in "abcde":
+        taker = Joining(world, name, TURN_S / 100)
+        # Who had least of late would be next again, if it has more to do.
+        taker.work, taker.served_until = (work, 0.0) if name == "a" else (1, TURN_S)
+        world.turns.want(taker)
+    world.loop.turn()
+    assert world.order[len(performed)] == f"performed for {performed}"
+
+
 def test_few_takers_join_nobody(world: World) -> None:
     for name in "abcd":
         taker = Joining(world, name, TURN_S / 10)
