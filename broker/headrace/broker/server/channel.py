@@ -1,6 +1,6 @@
 """The replies of one connection, in the order of its requests: what is to be sent, and those that are to come.
 
-Behind a reply that is to come (`is_parked`) nothing else is served, as in Kafka, but Produce requests behind Produce
+Behind a reply that is to come nothing else is served, as in Kafka, but Produce requests behind Produce
 requests: a producer that does not wait for its answers is not held up until the others in sync have each batch.
 Invariants: replies leave in the order of the requests, whenever they come; at most `REPLY_SIZE_MAX` bytes and
 `PARKED_MAX` replies are held for a client. Must not know: what a request says, whose turn it is.
@@ -30,17 +30,18 @@ SIZE_PER_TURN_MAX = 4 << 20
 
 
 class _Place:
-    """Where a reply goes; `parts` is None while it is to come."""
+    """Where a reply goes; `parts` is None while it is to come, which is when `pending` gives it."""
 
-    __slots__ = ("parked_at", "parts")
+    __slots__ = ("parked_at", "parts", "pending")
 
-    def __init__(self, parts: Parts | None, parked_at: float) -> None:
+    def __init__(self, parts: Parts | None, pending: Deferred[Parts] | None, parked_at: float) -> None:
         self.parts = parts
+        self.pending = pending
         self.parked_at = parked_at
 
 
 class Channel:
-    """See the module's text.
+    """See the module's text. `parked` has the places from the first reply that is to come on, `replies` what is to be sent.
 
     `answered()` is called when the reply that was to come next is there, `failed(error)` when one will not come, `held()`
     when `held_size`, the bytes of large replies that wait, has changed.
@@ -53,12 +54,11 @@ class Channel:
         "_key",
         "_metrics",
         "_now",
-        "_parts",
-        "_pending",
-        "_places",
         "_position",
         "_transport",
         "held_size",
+        "parked",
+        "replies",
         "size",
     )
 
@@ -76,45 +76,34 @@ class Channel:
         self._metrics = metrics
         self._now = now
         self._answered, self._failed, self._held = answered, failed, held
-        self._parts: deque[bytes | LogSlice] = deque()
+        self.replies: deque[bytes | LogSlice] = deque()
         # How much of the first part has gone.
         self._position = 0
-        # From the first reply that is to come on, all of requests of this API; and those that are to come, in any order.
-        self._places: deque[_Place] = deque()
-        self._pending: dict[_Place, Deferred[Parts]] = {}
+        self.parked: deque[_Place] = deque()
+        # The API that all who are parked asked.
         self._key = 0
         self.size = 0
         self.held_size = 0
 
     @property
-    def is_parked(self) -> bool:
-        """Whether the client waits for us: a reply is to come."""
-        return bool(self._places)
-
-    @property
-    def has_replies(self) -> bool:
-        """Whether there is something to send."""
-        return bool(self._parts)
-
-    @property
     def takes_more(self) -> bool:
         """Whether another request may be served, whichever."""
-        return not self._places and self.size < REPLY_SIZE_MAX
+        return not self.parked and self.size < REPLY_SIZE_MAX
 
     def takes_behind(self, key: int) -> bool:
         """Whether a request of that API may be served while a reply is to come."""
         return (
-            key == PRODUCE_KEY == self._key and len(self._places) < PARKED_MAX and self.size < REPLY_SIZE_MAX
+            key == PRODUCE_KEY == self._key and len(self.parked) < PARKED_MAX and self.size < REPLY_SIZE_MAX
         )
 
     def reply(self, key: int, reply: Reply) -> None:
         """What the request served last, of that API, is answered with."""
         if isinstance(reply, list):
             self._take(reply)
-            if self._places:
-                self._places.append(_Place(reply, 0.0))
+            if self.parked:
+                self.parked.append(_Place(reply, None, 0.0))
             else:
-                self._parts.extend(reply)
+                self.replies.extend(reply)
         elif reply is not None:
             self._park(key, reply)
 
@@ -124,7 +113,7 @@ class Channel:
         Raises BlockingIOError when no more fits, OSError when the connection is over.
         """
         size_left_min = self.size - SIZE_PER_TURN_MAX
-        parts = self._parts
+        parts = self.replies
         while parts:
             # A client that reads as fast as we send must not keep the others waiting.
             if self.size <= size_left_min and type(parts[0]) is LogSlice:
@@ -138,9 +127,10 @@ class Channel:
     def close(self) -> None:
         """Forget all replies; whoever would give the one that is to come hears of it."""
         self.held_size = 0
-        for reply in list(self._pending.values()):
-            reply.cancel()
-        self._parts.clear()
+        for place in list(self.parked):
+            if place.pending is not None:
+                place.pending.cancel()
+        self.replies.clear()
 
     def _take(self, parts: Parts) -> None:
         """Count what is held from now on."""
@@ -158,32 +148,31 @@ class Channel:
         if reply.done:
             reply.then(lambda parts: self.reply(key, parts), self._failed)
             return
-        place = _Place(None, self._now())
-        self._places.append(place)
-        self._pending[place] = reply
+        place = _Place(None, reply, self._now())
+        self.parked.append(place)
         self._key = key
         reply.then(lambda parts: self._complete(place, parts), lambda error: self._fail(place, error))
 
     def _complete(self, place: _Place, parts: Parts) -> None:
-        del self._pending[place]
+        place.pending = None
         self._metrics.waiting_seconds[self._key] += self._now() - place.parked_at
         self._take(parts)
         place.parts = parts
-        places = self._places
+        places = self.parked
         if places[0] is not place:
             return
         while places and (ready := places[0].parts) is not None:
-            self._parts.extend(ready)
+            self.replies.extend(ready)
             places.popleft()
         self._answered()
 
     def _fail(self, place: _Place, error: BaseException) -> None:
-        del self._pending[place]
+        place.pending = None
         self._failed(error)
 
     def _sent(self, size: int) -> None:
         """Take `size` bytes, and whatever parts they complete, from what is to be sent."""
-        parts = self._parts
+        parts = self.replies
         self._metrics.bytes_out += size
         self.size -= size
         position = self._position + size

@@ -138,7 +138,7 @@ class Connection:
     @property
     def is_waiting(self) -> bool:
         """Whether the client waits for us: a reply of ours is to come, or it used too much."""
-        return self._channel.is_parked or self._muted is not None
+        return bool(self._channel.parked) or self._muted is not None
 
     @property
     def host(self) -> str:
@@ -233,43 +233,45 @@ class Connection:
     def settled(self, share_s: float) -> bool:
         """The Produce requests that joined others in this connection's turn are done; whether there is more to do at once."""
         self._metrics.handling_seconds[PRODUCE_KEY] += share_s
-        if not self.is_closed and self._channel.has_replies and not self._is_blocked:
+        if not self.is_closed and self._channel.replies and not self._is_blocked:
             self._send()
-            self._close_if_refused()
+            if self._refusal is not None:
+                self._close_if_answered(self._refusal)
         return self._has_more()
 
     def _has_more(self) -> bool:
         if self.is_closed:
             return False
         channel = self._channel
-        if self._is_blocked or self._is_held_up():
-            is_to_send = channel.has_replies and not self._is_blocked
+        if self._is_blocked or ((channel.parked or self._muted) and self._is_held_up()):
+            is_to_send = bool(channel.replies) and not self._is_blocked
             return is_to_send or (self._is_readable and not self._has_unread)
-        return bool(self._frames) or channel.has_replies or self._is_readable
+        return bool(self._frames or channel.replies) or self._is_readable
 
     def _go_on(self, end: float) -> None:
         channel = self._channel
-        if self._is_blocked or self._is_held_up():
-            if channel.has_replies and not self._is_blocked:
+        if self._is_blocked or ((channel.parked or self._muted) and self._is_held_up()):
+            if channel.replies and not self._is_blocked:
                 self._send()
             elif self._is_readable and not self._has_unread:
                 self._listen_for_goodbye()
-        elif self._frames or (self._is_readable and not channel.has_replies and self._receive()):
+        elif self._frames or (self._is_readable and not channel.replies and self._receive()):
             self._serve_frames(end)
-        elif channel.has_replies:
+        elif channel.replies:
             self._send()
-        self._close_if_refused()
+        if self._refusal is not None:
+            self._close_if_answered(self._refusal)
 
-    def _close_if_refused(self) -> None:
-        if self._refusal is not None and not self._frames and not self._channel.is_parked:
-            self.close(self._refusal)
+    def _close_if_answered(self, refusal: str) -> None:
+        if not self._frames and not self._channel.parked:
+            self.close(refusal)
 
     def _is_held_up(self) -> bool:
         """Whether a reply has to come, or a quota let go on, before anything else is served."""
         channel = self._channel
         if self._muted is not None:
             return True
-        if not channel.is_parked:
+        if not channel.parked:
             return False
         if self._refusal is not None and not self._frames:
             return True
@@ -343,7 +345,7 @@ class Connection:
         frames, channel, now = self._frames, self._channel, self._turns.now
         handling, began = self._metrics.handling_seconds, now()
         while frames and (
-            channel.takes_more or (channel.is_parked and channel.takes_behind(_key_of(frames[0])))
+            channel.takes_more or (channel.parked and channel.takes_behind(_key_of(frames[0])))
         ):
             key = self._serve(frames.popleft(), began)
             if key is None:
@@ -353,7 +355,7 @@ class Connection:
             if ended >= end or self._muted is not None:
                 break
             began = ended
-        if channel.has_replies:
+        if channel.replies:
             self._send()
 
     def _serve(self, frame: memoryview, began_s: float) -> int | None:
@@ -365,7 +367,7 @@ class Connection:
             self._refuse_later(error)
             return None
         except CloseConnectionError as error:
-            if self._channel.is_parked:
+            if self._channel.parked:
                 # Those before it are answered first.
                 self._refusal = str(error)
                 frames.clear()
@@ -411,7 +413,7 @@ class Connection:
 
     def _answered(self) -> None:
         """A reply that had to wait is there: it leaves in a turn of its own, not in that of whoever completed it."""
-        if not self._is_blocked:
+        if not self._is_blocked and not self.is_due:
             self._turns.want(self)
 
     def _failed(self, error: BaseException) -> None:
@@ -427,18 +429,18 @@ class Connection:
             is_all = self._channel.send()
         except (BlockingIOError, InterruptedError):
             self._is_blocked = True
-            self._watch(writable=True)
+            if not self._is_watched:
+                self._watch(writable=True)
         except OSError:
             self.close()
         else:
-            if is_all:
+            if is_all and self._is_watched:
                 self._watch(writable=False)
 
     def _watch(self, *, writable: bool) -> None:
-        if self._is_watched != writable:
-            self._is_watched = writable
-            self.is_used = True
-            self._turns.watch(self._fd, writable=writable)
+        self._is_watched = writable
+        self.is_used = True
+        self._turns.watch(self._fd, writable=writable)
 
 
 def _key_of(frame: memoryview) -> int:

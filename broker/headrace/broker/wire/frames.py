@@ -57,9 +57,11 @@ class FrameError(ValueError):
 
 
 class FrameDecoder:
-    """Cuts a stream of bytes into frames of at most `size_max` bytes; where these are small, so is the buffer."""
+    """Cuts a stream of bytes into frames of at most `size_max` bytes; where these are small, so is the buffer, which takes
+    `capacity` bytes.
+    """
 
-    __slots__ = ("_buffer", "_end", "_start", "_view", "_wanted", "size_max")
+    __slots__ = ("_buffer", "_end", "_start", "_view", "_wanted", "capacity", "size_max")
 
     def __init__(self, size_max: int = SIZE_MAX) -> None:
         self.size_max = size_max
@@ -73,16 +75,12 @@ class FrameDecoder:
         """Bytes received of a frame that is not whole yet."""
         return self._end - self._start
 
-    @property
-    def capacity(self) -> int:
-        """Bytes that the buffer takes."""
-        return len(self._buffer)
-
     def close(self) -> None:
         """Let go of the buffer; frames that somebody still holds stay as they are."""
         self._allocate(0)
 
     def _allocate(self, size: int) -> None:
+        self.capacity = size
         self._buffer = bytearray(size)
         self._view = memoryview(self._buffer)
 
@@ -90,7 +88,7 @@ class FrameDecoder:
         """Where to receive next, never empty. Frames handed out before are no longer valid after this
         call.
         """
-        capacity = len(self._buffer)
+        capacity = self.capacity
         pending = self._end - self._start
         if self._end == capacity < _BUFFER_SIZE_BUSY and self.size_max > _BUFFER_SIZE:
             self._move_to(capacity * 2, pending)
@@ -111,7 +109,7 @@ class FrameDecoder:
 
     def _move_to(self, capacity: int, pending: int) -> None:
         old = self._view
-        if capacity != len(self._buffer):
+        if capacity != self.capacity:
             self._allocate(capacity)
         self._view[:pending] = old[self._start : self._end]
         self._start, self._end = 0, pending

@@ -118,7 +118,7 @@ def _shared_out(
     for topic, partition, appends, numbers in runs:
         stop = start + len(appends)
         its = outcomes[start:stop]
-        end = 0 if all(isinstance(outcome, Outcome) for outcome in its) else end_offset
+        end = end_offset if AppendResult in map(type, its) else 0
         appended.append(_new_tuple(AppendedRun, (topic, partition, leadership, numbers, its, end)))
         start = stop
     return appended

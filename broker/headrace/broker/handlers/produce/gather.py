@@ -6,7 +6,7 @@ Must not know: what becomes of the batches.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain, islice
+from itertools import islice
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
@@ -68,7 +68,7 @@ def gather(
     runs: dict[Partition, Run] = {}
     requests: list[tuple[int, Head]] = []
     first = None
-    for other in islice(chain((frame,), more), REQUESTS_MAX):
+    for other in (frame, *islice(more, REQUESTS_MAX - 1)):
         try:
             split = split_single(version, other)
             if split is None or split[0] != key_and_version:
