@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from headrace.broker.errors import InvalidRecordError, KafkaError, NotOneBatchError, StorageError
@@ -37,10 +38,7 @@ from headrace.broker.wire.recompression import recompressed
 
 # Half the time of a call of the class.
 _new_tuple = tuple.__new__
-
-
-def _epoch_of(place: Place) -> int:
-    return place.header.leader_epoch
+_epoch_of = attrgetter("header.leader_epoch")
 
 
 class Placed(NamedTuple):
@@ -333,7 +331,7 @@ class Appender:
         config, body = self._log.config, self._log.body
         (start, first), (position, last) = run[0], run[-1]
         end = position + last.size
-        newest_ms = max(header.max_timestamp for _, header in run)
+        newest_ms = max([header.max_timestamp for _, header in run])
         if body.segments.active.must_roll(
             end - start, last.last_offset, newest_ms, now_ms, body.segments.limits
         ):
