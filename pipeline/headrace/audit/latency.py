@@ -33,6 +33,8 @@ STATIONS: Final[Mapping[str, tuple[Station, Station]]] = {
     "end_to_end": ("producer", "load"),
 }
 """Whose clocks a latency is measured with: an acknowledgement's is the producer's own."""
+HOST_BITS: Final = 32
+"""Two hosts' numbers are one of 64 bits."""
 WAIT_MS_MAX: Final = 120_000
 ROWS_WAITING_MAX: Final = 4_000_000
 SPANS_KEPT_MAX: Final = 200_000
@@ -174,10 +176,13 @@ class Latencies:
         blocked: set[SourcePartition] = set()
         touched: set[SourcePartition] = set()
         for rows in self.waiting:
+            if rows.place in blocked:
+                kept.append(rows)
+                continue
             times = self._times(rows)
             is_ready = all(bool((column >= 0).all()) for column in times)
             is_old = bool(rows.time_ms.max() < now_ms - WAIT_MS_MAX)
-            if rows.place not in blocked and (is_ready or is_old or is_last or too_many):
+            if is_ready or is_old or is_last or too_many:
                 self._observe(rows, *times)
                 self.next_offset[rows.place] = int(rows.offset[-1]) + 1
                 touched.add(rows.place)
@@ -204,7 +209,7 @@ class Latencies:
     def _times(self, rows: Rows) -> tuple[Int64s, Int64s, Int64s]:
         acknowledged = np.full(len(rows.sequence), -1, dtype=np.int64)
         for index, stream in enumerate(rows.streams):
-            members = np.flatnonzero(rows.stream == index)
+            members = np.flatnonzero(rows.stream == index) if len(rows.streams) > 1 else slice(None)
             acknowledged[members] = self.acknowledged.get(stream, NO_SPANS).at(rows.sequence[members])
         return (
             acknowledged,
@@ -234,10 +239,13 @@ class Latencies:
         """Note latencies below zero by the hosts that they lie between."""
         behind_ms = np.minimum(begin[members] - end[members], OBSERVED_MS_MAX)
         is_certain = end[members] < rows.time_ms[members]
-        hosts = np.stack([self._hosts_of(rows, members, station) for station in STATIONS[span]])
-        for pair in np.unique(hosts, axis=1).T:
-            same = (hosts == pair[:, None]).all(axis=0)
-            names = (self.hosts.names[number] for number in pair.tolist())
+        first, second = (self._hosts_of(rows, members, station) for station in STATIONS[span])
+        pairs = first << HOST_BITS | second
+        # Most often all are of one pair, which is seen without sorting.
+        found = pairs[:1] if (pairs == pairs[0]).all() else np.unique(pairs)
+        for pair in found.tolist():
+            same = pairs == pair
+            names = (self.hosts.names[number] for number in (pair >> HOST_BITS, pair & (1 << HOST_BITS) - 1))
             self.skews.observe(Clocks(rows.place.datacenter, span, *names), behind_ms[same], is_certain[same])
 
     def _hosts_of(self, rows: Rows, members: npt.NDArray[np.intp], station: Station) -> Int64s:
@@ -255,7 +263,7 @@ class Latencies:
         undecided = new.copy()
         for hop, arrived in zip(HOPS, arrivals, strict=True):
             is_late = undecided & (arrived >= 0) & (arrived - rows.time_ms > self.late_after_ms)
-            for index in np.unique(rows.stream[is_late]).tolist():
+            for index in np.unique(rows.stream[is_late]).tolist() if is_late.any() else ():
                 sequences = np.sort(rows.sequence[is_late & (rows.stream == index)])
                 key = (hop, rows.streams[index])
                 self.late[key] = total((self.late.get(key, EMPTY), depth(runs_of(sequences))))
