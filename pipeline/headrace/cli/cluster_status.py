@@ -54,6 +54,9 @@ class ClusterState:
     def at_min_isr(self) -> list[Key]:
         return [key for key, p in self._partitions() if len(p.isr) == self.min_isr[key[0]]]
 
+    def answers(self, broker_id: int) -> bool:
+        return broker_id in self.brokers and self.brokers[broker_id].failure is None
+
     def absent(self) -> list[int]:
         """Brokers that have replicas and are not alive."""
         holders = {replica for _, p in self._partitions() for replica in p.replicas}
@@ -75,11 +78,12 @@ class Stopping:
 
 
 def stopping(state: ClusterState, broker_id: int) -> Stopping:
-    """Whom it would hurt if this broker stopped now."""
+    """Whom it would hurt if this broker stopped now; who is silent is in sync only until the session in ZooKeeper ends."""
     hindered: dict[Key, int] = {}
     never: dict[Key, int] = {}
     for key, partition in sorted(state.look.partitions.items(), key=lambda item: item[0]):
-        needed, left = state.min_isr[key[0]], len(partition.isr) - 1
+        needed = state.min_isr[key[0]]
+        left = sum(replica != broker_id and state.answers(replica) for replica in partition.isr)
         if broker_id in partition.isr and left < needed:
             (never if len(partition.replicas) <= needed else hindered)[key] = left
     return Stopping(hindered=hindered, never=never)

@@ -124,5 +124,13 @@ def test_it_may_not_where_others_are_out_of_sync_or_too_few() -> None:
     assert stopping(seen, 9) == stopping(state({}), 1)
 
 
+def test_it_may_not_where_another_one_is_silent_though_still_said_to_be_in_sync() -> None:
+    partitions = {("t", 0): (1, (1, 2, 3), (1, 2, 3))}
+    silent = BrokerLook(failure="timed out")
+    assert stopping(state(partitions, brokers={3: silent}), 1).hindered == {("t", 0): 1}
+    assert stopping(state(partitions, alive=(1, 2)), 1).hindered == {("t", 0): 1}
+    assert not stopping(state(partitions, brokers={3: silent}), 3).hindered
+
+
 def test_many_partitions_are_told_as_a_number() -> None:
     assert named([("t", n) for n in range(12)]).endswith("t-9 and 2 more")
