@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from processes import ForegroundProcess, eventually
+import requests
+from processes import ForegroundProcess, eventually, free_port
 from psutil import Process
 from secured_cluster import CANARY, SecuredCluster, headrace, properties_text
 from tls_kit import signed
@@ -27,6 +29,7 @@ class Pipeline:
             home, zookeeper, protocol="SASL_SSL", set={"auto.create.topics.enable": "true"}
         )
         self.log = home / "registry.log"
+        self.plain_address = f"127.0.0.1:{free_port()}"
         self.registry = ForegroundProcess(self._registry(), self.log)
         self.url = f"https://{self.registry.ready[1]}"
         self.file = home / "pipeline.properties"
@@ -50,6 +53,8 @@ class Pipeline:
             *self.cluster.options,
             "--listen",
             "127.0.0.1:0",
+            "--plain-listen",
+            self.plain_address,
             "--tls-certificate",
             str(certificate),
             "--users",
@@ -121,18 +126,105 @@ def test_a_counter_counts_what_was_published(pipeline: Pipeline) -> None:
     assert CANARY not in done.stderr + counts.stderr
 
 
-@pytest.mark.long
-def test_a_load_brings_it_into_a_table(pipeline: Pipeline, tmp_path: Path) -> None:
-    warehouse = str(tmp_path / "warehouse")
+@pytest.fixture(scope="module")
+def warehouse(pipeline: Pipeline, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """With what was published as a table."""
+    warehouse = str(tmp_path_factory.mktemp("tables") / "warehouse")
     loaded = headrace(
         "load", "--once", "--registry", pipeline.url, "--topics", "numbers", "--warehouse", warehouse, "--json",
-        *pipeline.options, timeout_s=120,
+        *pipeline.options, timeout_s=240,
     )  # fmt: skip
     assert loaded.returncode == 0, loaded.stderr
     assert json.loads(loaded.stdout)["rows"] == EVENTS
+    assert CANARY not in loaded.stderr
+    return warehouse
+
+
+@pytest.mark.long
+def test_a_load_brings_it_into_a_table(pipeline: Pipeline, warehouse: str) -> None:
     asked = headrace("load", "resume", "numbers", "--warehouse", warehouse, "--json", *pipeline.options)
     assert asked.returncode == 0, asked.stderr
-    assert CANARY not in loaded.stderr + asked.stderr
+    assert CANARY not in asked.stderr
+
+
+def is_ready(address: str) -> bool:
+    with suppress(requests.ConnectionError):
+        return requests.get(f"http://{address}/ready", timeout=10).status_code == 200
+    return False
+
+
+@contextmanager
+def auditing(log: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`headrace audit`, until the end of the block."""
+    command = [sys.executable, "-m", "headrace.cli", "audit", *arguments]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert CANARY not in log.read_text()
+
+
+@pytest.mark.long
+def test_the_audit_watches_it_and_shows_it_to_users_alone(
+    pipeline: Pipeline, warehouse: str, tmp_path: Path
+) -> None:
+    address, state = f"127.0.0.1:{free_port()}", str(tmp_path / "ledger")
+    own = [*pipeline.options, "--warehouse", warehouse, "--state", state]
+    with auditing(tmp_path / "watch.log", "watch", *own, "--metrics-listener", address, "--interval", "1"):
+        eventually(lambda: is_ready(address), timeout_s=60, every_s=0.5, what="a round of the ledger")
+    entrance = [
+        "--tls-certificate",
+        str(pipeline.home / "registry.pem"),
+        "--users",
+        str(pipeline.home / "users"),
+    ]
+    with auditing(tmp_path / "serve.log", "serve", *own, "--listen", "127.0.0.1:0", *entrance) as page:
+        assert page.stdout is not None
+        word, url = page.stdout.readline().split()
+        assert (word, url.partition(":")[0]) == ("serving", "https")
+        trusted = pipeline.cluster.client_settings()["ssl.truststore.location"]
+        place = f"{url.rstrip('/')}/report.json"
+        assert requests.get(place, verify=trusted, timeout=10).status_code == 401
+        user = ("app", REGISTRY_PASSWORD)
+
+        def is_shown() -> bool:
+            return requests.get(place, auth=user, verify=trusted, timeout=10).status_code == 200
+
+        eventually(is_shown, timeout_s=60, every_s=0.5, what="a report")
+
+
+@pytest.mark.long
+def test_spark_reads_it_by_the_option_command_config(pipeline: Pipeline, tmp_path: Path) -> None:
+    from headrace.load.datasource import HeadraceDataSource
+    from headrace.load.spark import spark_session
+
+    session = spark_session(1)
+    try:
+        session.dataSource.register(HeadraceDataSource)
+        options = {"bootstrap": pipeline.cluster.bootstrap, "topics": "numbers", "registry": pipeline.url}
+        reader = session.read.format("headrace").options(**options)
+        rows = reader.option("command.config", str(pipeline.file)).load().select("number").collect()
+        assert sorted(row.number for row in rows) == list(range(EVENTS))
+        wrong = tmp_path / "wrong.properties"
+        wrong.write_text(properties_text(pipeline.cluster.client_settings(password=f"{CANARY}-wrong")))
+        with pytest.raises(Exception, match="refused a log-in by PLAIN") as raised:
+            reader.option("command.config", str(wrong)).load().collect()
+        assert CANARY not in str(raised.value)
+    finally:
+        session.stop()
+
+
+def test_a_registry_serves_http_beside_https_while_clients_go_over(pipeline: Pipeline) -> None:
+    trusted = pipeline.cluster.client_settings()["ssl.truststore.location"]
+    beside = requests.get(f"http://{pipeline.plain_address}/subjects", timeout=10)
+    assert beside.status_code == 200
+    assert requests.get(f"{pipeline.url}/subjects", timeout=10, verify=trusted).status_code == 401
+    user = ("app", REGISTRY_PASSWORD)
+    known = requests.get(f"{pipeline.url}/subjects", auth=user, timeout=10, verify=trusted)
+    assert known.json() == beside.json()
 
 
 def test_a_registry_that_does_not_know_the_user_is_one_sentence(pipeline: Pipeline) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 
 import click
 
@@ -12,7 +14,7 @@ from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.bootstrap_option import bootstrap_option
 from headrace.broker.structured_log import configure, get_logger
 from headrace.registry.app import build_app
-from headrace.registry.entrance import Entrance, entrance_options
+from headrace.registry.entrance import OPEN, Entrance, entrance_options
 from headrace.registry.listening import ListenAddress, Server, listen
 from headrace.registry.pages import PATHS
 from headrace.registry.service import Registry
@@ -29,6 +31,12 @@ logger = get_logger(__name__)
     default="127.0.0.1:8081",
     show_default=True,
     help="Where to serve HTTP.",
+)
+@click.option(
+    "--plain-listen",
+    "plain_at",
+    type=ListenAddress(),
+    help="Where to serve everybody without TLS, too, while clients go over to HTTPS.",
 )
 @click.option(
     "--topic",
@@ -53,6 +61,7 @@ logger = get_logger(__name__)
 def registry(
     bootstrap: Bootstrap,
     listen_at: tuple[str, int],
+    plain_at: tuple[str, int] | None,
     topic: str,
     replication_factor: int,
     replay_topics: str,
@@ -63,7 +72,7 @@ def registry(
     Any number of registries may serve one topic, all of them for reading and writing: the topic's order decides. With
     --replay-topics ids belong to their datacenter: ?subject=dc-east.SUBJECT at /schemas/ids/ID says whose is meant.
 
-    Prints `ready HOST:PORT` on standard output once the topic has been replayed; until then, and while no
+    Prints `ready HOST:PORT`, of --listen, on standard output once the topic has been replayed; until then, and while no
     broker is up, requests are answered with status 503. /metrics and the probes /live and /ready need no user.
     """
     if replication_factor == 0:
@@ -77,31 +86,39 @@ def registry(
                 f"--replay-topics: {name} must be a prefix, such as dc-east., followed by {topic}."
             )
     configure()
-    asyncio.run(_serve(bootstrap, listen_at, topic, replication_factor, replays, entrance))
-
-
-async def _serve(
-    bootstrap: Bootstrap,
-    listen_at: tuple[str, int],
-    topic: str,
-    replication_factor: int,
-    replay_topics: tuple[str, ...],
-    entrance: Entrance,
-) -> None:
-    listener = listen(listen_at)
-    address = f"{listen_at[0]}:{listener.getsockname()[1]}"
-    service = Registry(
-        bootstrap=bootstrap, topic=topic, replication_factor=replication_factor, replay_topics=replay_topics
+    places = [(listen_at, entrance)] + ([] if plain_at is None else [(plain_at, OPEN)])
+    make = partial(
+        Registry,
+        bootstrap=bootstrap,
+        topic=topic,
+        replication_factor=replication_factor,
+        replay_topics=replays,
     )
-    server = Server(entrance.guarded(build_app(service), open_paths=PATHS), entrance)
+    asyncio.run(_serve(make, places))
+
+
+async def _serve(make: Callable[[], Registry], places: list[tuple[tuple[str, int], Entrance]]) -> None:
+    service = make()
+    app = build_app(service)
+    serving = [
+        (listen(at), Server(entrance.guarded(app, open_paths=PATHS), entrance)) for at, entrance in places
+    ]
+    addresses = [
+        f"{at[0]}:{listener.getsockname()[1]}" for (at, _), (listener, _) in zip(places, serving, strict=True)
+    ]
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.stop)
-    logger.info("listening", address=address)
+        asyncio.get_running_loop().add_signal_handler(number, _stop, [server for _, server in serving])
+    logger.info("listening", address=", ".join(addresses))
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(service.run()), tasks.create_task(_announce(service, address))]
-        await server.serve(sockets=[listener])
+        running = [tasks.create_task(service.run()), tasks.create_task(_announce(service, addresses[0]))]
+        await asyncio.gather(*(server.serve(sockets=[listener]) for listener, server in serving))
         for task in running:
             task.cancel()
+
+
+def _stop(servers: list[Server]) -> None:
+    for server in servers:
+        server.stop()
 
 
 async def _announce(service: Registry, address: str) -> None:
