@@ -9,8 +9,9 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 SOURCES = Path(__file__).resolve().parents[2] / "observability"
-COPIED = ("prometheus.yml", "alerts.yml")
-TARGETS = "targets.json"
+CONFIGURATION, ALERTS, TARGETS, TRUSTED = "prometheus.yml", "alerts.yml", "targets.json", "ca.pem"
+# The line of the configuration in whose place stands what is trusted, where registries speak TLS.
+UNSECURED = "    # tls_config: {ca_file: ca.pem}\n"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -18,12 +19,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     _requires_connection = False
     _supports_check_mode = True
-    _VALID_ARGS = frozenset(("directory", "targets"))
+    _VALID_ARGS = frozenset(("directory", "targets", "trusted"))
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         directory = Path(self._task.args["directory"])
-        contents = {name: (SOURCES / name).read_text(encoding="utf-8") for name in COPIED}
+        contents = configuration(self._task.args.get("trusted") or "")
         # The targets come last: a Prometheus that runs reads them as soon as they are there.
         contents[TARGETS] = json.dumps(self._task.args["targets"], indent=2) + "\n"
         stale = {name: text for name, text in contents.items() if read(directory / name) != text}
@@ -38,6 +39,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "msg": f"{directory} cannot be written: {error.strerror}; name another with -e prometheus_dir=DIR.",
             }
         return {"changed": bool(stale), "directory": str(directory)}
+
+
+def configuration(trusted: str) -> dict[str, str]:
+    """The contents of its files by their names; `trusted` are certificates in PEM, or nothing."""
+    contents = {name: (SOURCES / name).read_text(encoding="utf-8") for name in (CONFIGURATION, ALERTS)}
+    if trusted:
+        secured = contents[CONFIGURATION].replace(UNSECURED, UNSECURED.replace("# ", ""))
+        contents |= {TRUSTED: trusted, CONFIGURATION: secured}
+    return contents
 
 
 def read(path: Path) -> str | None:

@@ -25,6 +25,8 @@ NEEDED = (
     "netty-buffer-",
     "netty-resolver-[0-9]",
     "netty-codec-base-",
+    "netty-transport-classes-epoll-",
+    "netty-transport-native-unix-common-",
     "commons-io-",
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory import addresses, draining, looks, rolling, security, upgrading
+from headrace_inventory import addresses, draining, looks, rolling, security, upgrading, zookeeper_security
 from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
@@ -31,6 +31,7 @@ class FilterModule:
             "headrace_beyond": draining.beyond,
             "headrace_broker_properties": security.broker_properties,
             "headrace_broker_secrets": security.broker_secrets,
+            "headrace_broker_zookeeper_properties": zookeeper_security.broker_properties,
             "headrace_client_arguments": security.client_arguments,
             "headrace_client_properties": security.client_properties,
             "headrace_clock_problems": clock_problems,
@@ -57,6 +58,7 @@ class FilterModule:
             "headrace_program": addresses.program,
             "headrace_one_a_machine": draining.one_a_machine,
             "headrace_properties_text": properties_text,
+            "headrace_registry_users": security.registry_users,
             "headrace_release_before": upgrading.release_before,
             "headrace_release_problems": upgrading.release_problems,
             "headrace_released_kinds": upgrading.released_kinds,
@@ -64,4 +66,7 @@ class FilterModule:
             "headrace_services": addresses.services,
             "headrace_turn_order": rolling.turn_order,
             "headrace_went_back": upgrading.went_back,
+            "headrace_zookeeper_client_jaas": zookeeper_security.client_jaas,
+            "headrace_zookeeper_properties": zookeeper_security.server_properties,
+            "headrace_zookeeper_server_jaas": zookeeper_security.server_jaas,
         }

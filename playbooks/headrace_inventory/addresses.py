@@ -32,18 +32,24 @@ ENTRY_POINTS = {
     "broker": (("broker", "main"), ("topics", "main")),
     "audit": (("audit", "counter"), ("audit", "auditor")),
 }
-# The names, in headrace_ports, of what each service listens on.
+# The names, in headrace_ports, of what each service listens on beside the ways in which it is asked.
 LISTENERS = {
-    "zookeeper": ("zookeeper", "zookeeper_peer", "zookeeper_election"),
-    "broker": ("broker", "metrics"),
-    "haproxy": ("bootstrap", "haproxy_metrics"),
-    "registry": ("registry",),
+    "zookeeper": ("zookeeper_peer", "zookeeper_election"),
+    "broker": ("metrics",),
+    "haproxy": ("haproxy_metrics",),
+    "registry": (),
     "load": ("metrics",),
     "counter": ("counter_metrics",),
     "auditor": ("auditor_metrics",),
 }
-# Those of them that have a port for each way in which brokers are spoken to.
-SECURED_LISTENERS = {"broker": "broker", "haproxy": "bootstrap"}
+# Those that are asked in the ways of headrace_security, each at a port of its own, or, over TLS, all at one.
+SECURED_LISTENERS = {
+    "broker": "broker",
+    "haproxy": "bootstrap",
+    "zookeeper": "zookeeper",
+    "registry": "registry",
+}
+SHARED_TLS_PORTS = ("zookeeper", "registry")
 
 
 def service_hosts(groups: Groups) -> list[str]:
@@ -76,7 +82,7 @@ def listeners(
         {
             "service": service_name(hostvars[host], kind),
             "host": host,
-            "address": hostvars[host]["headrace_address"],
+            "address": address_of(name, hostvars[host]),
             "port": ports[name],
         }
         for host in hosts
@@ -175,12 +181,25 @@ def mirror_properties(
 
 def port_names(kind: str, host: str, hostvars: HostVars, groups: Groups) -> tuple[str, ...]:
     """The names, in headrace_ports, of what a service of a kind listens on at a host; a lone ZooKeeper has no peers."""
-    if kind in SECURED_LISTENERS:
-        secured = SECURED_LISTENERS[kind]
-        endings = hostvars[host]["headrace_port_endings"]
-        opened = tuple(secured + endings[each] for each in hostvars[host]["headrace_security_open"])
-        return opened + tuple(name for name in LISTENERS[kind] if name != secured)
-    if kind != "zookeeper":
-        return LISTENERS[kind]
-    ensemble = in_datacenter(groups["zookeeper"], hostvars, hostvars[host]["headrace_datacenter"])
-    return LISTENERS[kind] if len(ensemble) > 1 else LISTENERS[kind][:1]
+    opened = asked_ports(kind, hostvars[host]) if kind in SECURED_LISTENERS else ()
+    if kind == "zookeeper":
+        ensemble = in_datacenter(groups["zookeeper"], hostvars, hostvars[host]["headrace_datacenter"])
+        return opened + (LISTENERS[kind] if len(ensemble) > 1 else ())
+    return opened + LISTENERS[kind]
+
+
+def asked_ports(kind: str, variables: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names, in headrace_ports, of where a service of a kind is asked at a host, in each way that is open."""
+    endings = variables["headrace_port_endings"]
+    ways = variables["headrace_security_open"]
+    if kind in SHARED_TLS_PORTS:
+        ways = ["plaintext" if way == "plaintext" else "tls" for way in ways]
+    return tuple(dict.fromkeys(SECURED_LISTENERS[kind] + endings[way] for way in ways))
+
+
+def address_of(port_name: str, variables: Mapping[str, Any]) -> str:
+    """Where a host listens on a port of that name: metrics may be for another network than the service."""
+    address = variables["headrace_address"]
+    return str(
+        variables.get("headrace_metrics_address", address) if port_name.endswith("metrics") else address
+    )

@@ -1,4 +1,4 @@
-"""The certificates of brokers, as they lie in the inventory's folder: what each must be for, and what is wrong with them.
+"""The certificates of hosts, as they lie in the inventory's folder: what each must be for, and what is wrong with them.
 
 `ca.pem` is what everybody trusts, `HOST.pem` a host's certificate with those that lead to one of these, `HOST.key` its key
 without a passphrase, which ansible-vault may have encrypted. Who made them does not matter; playbooks/certificates.yml can.
@@ -17,19 +17,21 @@ from headrace_inventory.addresses import Groups, HostVars, in_datacenter
 
 MAKE = "playbooks/certificates.yml makes what is missing"
 DAYS_LEFT_MIN = 1
+# HAProxy passes TLS through, and nobody asks loads and audit.
+SECURED_GROUPS = ("broker", "zookeeper", "registry")
 
 
 def secured_hosts(groups: Groups, hostvars: HostVars) -> list[str]:
-    """The hosts whose brokers need a certificate."""
-    return [
-        host for host in groups["broker"] if hostvars[host].get("headrace_security_open", []) != ["plaintext"]
-    ]
+    """The hosts that need a certificate for one of their services."""
+    hosts = dict.fromkeys(host for group in SECURED_GROUPS for host in groups[group])
+    return [host for host in hosts if hostvars[host].get("headrace_security_open", []) != ["plaintext"]]
 
 
 def names_of(host: str, groups: Groups, hostvars: HostVars) -> list[str]:
-    """What clients reach a broker by: itself, and the bootstrap addresses behind which it is."""
+    """What a host is reached by: itself, and with a broker the bootstrap addresses behind which it is."""
     datacenter = str(hostvars[host]["headrace_datacenter"])
-    balancers = in_datacenter(groups.get("haproxy", []), hostvars, datacenter)
+    balancers = groups.get("haproxy", []) if host in groups["broker"] else []
+    balancers = in_datacenter(balancers, hostvars, datacenter)
     found = [host, str(hostvars[host]["headrace_address"])]
     for balancer in balancers:
         found += [balancer, str(hostvars[balancer]["headrace_address"])]

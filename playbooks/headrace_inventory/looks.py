@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, kinds_of, service_name
+from headrace_inventory.addresses import Groups, HostVars, address_of, kinds_of, service_name
 
-# By kind of service: protocol, name of the port in headrace_ports, path.
+# By kind of service: protocol, name of the port in headrace_ports, path. What is secured has both in variables of its own.
 PROBES = {
     "zookeeper": (("zookeeper", "zookeeper", ""),),
-    "broker": (("kafka", "broker", ""), ("http", "metrics", "/ready")),
-    "haproxy": (("kafka", "bootstrap", ""),),
-    "registry": (("http", "registry", "/subjects"),),
+    "broker": (("broker", "broker", ""), ("http", "metrics", "/ready")),
+    "haproxy": (("broker", "bootstrap", ""),),
+    "registry": (("registry", "registry", "/ready"),),
     "load": (("http", "metrics", "/ready"), ("http", "metrics", "/metrics")),
     "counter": (("http", "counter_metrics", "/ready"), ("http", "counter_metrics", "/metrics")),
     "auditor": (("http", "auditor_metrics", "/ready"), ("http", "auditor_metrics", "/metrics")),
@@ -39,18 +39,22 @@ def looks(
             "name": service_name(hostvars[host], kind),
             "host": host,
             "probes": [
-                {
-                    "kind": hostvars[host]["headrace_broker_probe"] if protocol == "kafka" else protocol,
-                    "address": hostvars[host]["headrace_address"],
-                    "port": hostvars[host][f"headrace_{port}_port"] if protocol == "kafka" else ports[port],
-                    "path": path,
-                }
+                probe(protocol, port, hostvars[host], ports) | {"path": path}
                 for protocol, port, path in PROBES.get(kind, ())
             ],
         }
         for host in hosts
         for kind in reversed(kinds_of(host, groups))
     ]
+
+
+def probe(protocol: str, port: str, variables: Mapping[str, Any], ports: Mapping[str, int]) -> dict[str, Any]:
+    is_plain = protocol == "http"
+    return {
+        "kind": protocol if is_plain else variables[f"headrace_{protocol}_probe"],
+        "address": address_of(port, variables),
+        "port": ports[port] if is_plain else variables[f"headrace_{port}_port"],
+    }
 
 
 def answering(hosts: Iterable[str], play_hosts: Iterable[str], hostvars: HostVars) -> list[str]:

@@ -41,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
     tiers.datacenters_whole,
     tiers.idle_hosts,
     tiers.machines,
+    sockets.open_metrics,
     security.logins,
     certificates.certificates,
     topics.topics,

@@ -7,8 +7,10 @@ password can be changed in three roll-outs.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 from headrace_inventory.addresses import Groups, HostVars, service_name
@@ -29,12 +31,47 @@ Login = Mapping[str, Any]
 def client_properties(
     security: str, trusted: str, logins: Iterable[Login], sources: Iterable[str] = ()
 ) -> dict[str, str]:
-    """What a client that asks brokers is told, all of it in one file. `trusted` are certificates in PEM.
+    """What a client that asks brokers and registry is told, all of it in one file. `trusted` are certificates in PEM.
 
     Who asks about copies also asks their `sources`, under the names that the mirror has for that.
     """
+    logins = list(logins)
     own = _client_properties(security, trusted, logins)
-    return own | {f"mirror.{source}.{key}": value for source in sources for key, value in own.items()}
+    of_sources = {f"mirror.{source}.{key}": value for source in sources for key, value in own.items()}
+    return own | of_sources | _registry_client(security, trusted, logins)
+
+
+def _registry_client(security: str, trusted: str, logins: list[Login]) -> dict[str, str]:
+    if security == PLAINTEXT:
+        return {}
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trusted.strip()}
+    properties = {f"schema.registry.{key}": value for key, value in trust.items()}
+    if security == TLS_SASL and logins:
+        login = f"{logins[0]['username']}:{logins[0]['password']}"
+        properties["schema.registry.basic.auth.user.info"] = login
+    return properties
+
+
+def registry_users(opened: Iterable[str], logins: Iterable[Login]) -> str:
+    """The file of the users whom a registry lets in over TLS; empty where that is everybody.
+
+    Those who only speak TLS have no password: while they may still ask, nobody needs one.
+    """
+    ways = list(opened)
+    if TLS in ways or TLS_SASL not in ways:
+        return ""
+    return "".join(
+        f"{line}\n" for line in sorted({_hashed(each["username"], each["password"]) for each in logins})
+    )
+
+
+@cache
+def _hashed(username: str, password: str) -> str:
+    """A line of the file. The salt is of the name, so that the file does not change with each roll-out."""
+    from headrace.registry.passwords import SALT_SIZE, HashedPassword
+
+    salt = hashlib.sha256(f"headrace registry {username}".encode()).digest()[:SALT_SIZE]
+    return f"{username}:{HashedPassword.of(password, salt).text()}"
 
 
 def _client_properties(security: str, trusted: str, logins: Iterable[Login]) -> dict[str, str]:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from headrace_inventory.addresses import SERVICE_GROUPS, Groups, HostVars, kinds_of, port_names, service_hosts
+from ipaddress import ip_address
 
-HostPort = tuple[str, int]
+from headrace_inventory.addresses import (
+    SERVICE_GROUPS,
+    Groups,
+    HostVars,
+    address_of,
+    kinds_of,
+    port_names,
+    service_hosts,
+)
+from headrace_inventory.names import and_others
+
+# The last is the machine, of an address that each has for itself.
+MachinePlace = tuple[str, int, str]
 
 
 def shared_addresses(groups: Groups, hostvars: HostVars) -> list[str]:
@@ -24,7 +36,7 @@ def shared_addresses(groups: Groups, hostvars: HostVars) -> list[str]:
 
 def shared_ports(groups: Groups, hostvars: HostVars) -> list[str]:
     """Services of different kinds, of one host or of two, at one address and port."""
-    taken: dict[HostPort, dict[str, str]] = {}
+    taken: dict[MachinePlace, dict[str, str]] = {}
     for host in service_hosts(groups):
         for kind in kinds_of(host, groups):
             for place in places(kind, host, groups, hostvars):
@@ -32,14 +44,40 @@ def shared_ports(groups: Groups, hostvars: HostVars) -> list[str]:
     return [
         f"{' and '.join(f'the {kind} of {host}' for kind, host in services.items())} would both listen at "
         f"{address}:{port}: give one of them another host or headrace_address."
-        for (address, port), services in taken.items()
+        for (address, port, _), services in taken.items()
         if len(services) > 1
     ]
 
 
-def places(kind: str, host: str, groups: Groups, hostvars: HostVars) -> list[HostPort]:
-    ports = hostvars[host]["headrace_ports"]
-    return [
-        (str(hostvars[host]["headrace_address"]), ports[name])
+def places(kind: str, host: str, groups: Groups, hostvars: HostVars) -> list[MachinePlace]:
+    variables = hostvars[host]
+    machine = str(variables.get("headrace_machine", host))
+    found = [
+        (address_of(name, variables), int(variables["headrace_ports"][name]))
         for name in port_names(kind, host, hostvars, groups)
+    ]
+    return [(address, port, machine if is_loopback(address) else "") for address, port in found]
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def open_metrics(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Metrics have neither TLS nor log-ins: where clients have to log in, somebody has to say where metrics are served."""
+    found = [
+        host
+        for host in service_hosts(groups)
+        if "tls_sasl" in hostvars[host].get("headrace_security_open", [])
+        and "headrace_metrics_address" not in hostvars[host]
+        and not is_loopback(str(hostvars[host]["headrace_address"]))
+    ]
+    if not found:
+        return []
+    return [
+        f"Host {found[0]}{and_others(found)} serves metrics in clear at its headrace_address: give headrace_metrics_address, "
+        "the host's address in a network of monitoring's own, or 127.0.0.1, or its headrace_address where no others reach that."
     ]

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, kinds_of, service_hosts, service_name
+from headrace_inventory.addresses import (
+    Groups,
+    HostVars,
+    address_of,
+    kinds_of,
+    service_hosts,
+    service_name,
+)
 
 # The names, in headrace_ports, of where each kind of service serves its metrics; ZooKeeper serves none.
 METRICS_PORTS = {
@@ -19,11 +26,12 @@ METRICS_PORTS = {
 
 
 def scrape_targets(groups: Groups, hostvars: HostVars, ports: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Prometheus' file of targets, in inventory order; the job is the kind of service."""
+    """Prometheus' file of targets, in inventory order; the job is the kind of service, and HTTPS is a label, too."""
     return [
         {
-            "targets": [f"{hostvars[host]['headrace_address']}:{ports[METRICS_PORTS[kind]]}"],
-            "labels": {"job": kind, "datacenter": hostvars[host]["headrace_datacenter"], "host": host},
+            "targets": [place(kind, hostvars[host], ports)],
+            "labels": {"job": kind, "datacenter": hostvars[host]["headrace_datacenter"], "host": host}
+            | ({"__scheme__": "https"} if scheme(kind, hostvars[host]) == "https" else {}),
         }
         for host in service_hosts(groups)
         for kind in kinds_of(host, groups)
@@ -38,8 +46,19 @@ def metrics_pages(
     return {
         service_name(
             hostvars[host], kind
-        ): f"http://{hostvars[host]['headrace_address']}:{ports[METRICS_PORTS[kind]]}/metrics"
+        ): f"{scheme(kind, hostvars[host])}://{place(kind, hostvars[host], ports)}/metrics"
         for host in hosts
         for kind in kinds_of(host, groups)
         if kind in METRICS_PORTS
     }
+
+
+def place(kind: str, variables: Mapping[str, Any], ports: Mapping[str, int]) -> str:
+    """ADDRESS:PORT of a service's metrics; the registry's are where its schemas are."""
+    name = METRICS_PORTS[kind]
+    port = variables["headrace_registry_port"] if kind == "registry" else ports[name]
+    return f"{address_of(name, variables)}:{port}"
+
+
+def scheme(kind: str, variables: Mapping[str, Any]) -> str:
+    return str(variables["headrace_registry_probe"]) if kind == "registry" else "http"

@@ -44,6 +44,7 @@ options:
     type: list
     elements: str
     default: []
+  ensemble_tls: {description: Whether these ports speak TLS., type: bool, default: false}
   stopping:
     description: Of these members the one that is to stop; then a quorum without it is enough.
     type: str
@@ -133,11 +134,11 @@ def ready_question(url: str) -> Question:
     return ask
 
 
-def ensemble_question(addresses: Sequence[str], stopping: str | None) -> Question:
+def ensemble_question(addresses: Sequence[str], stopping: str | None, tls: bool) -> Question:
     """Asks all members; what it answers is who leads."""
 
     def ask() -> Answer:
-        members = {address: ensemble.ask(address) for address in addresses}
+        members = {address: ensemble.ask(address, tls) for address in addresses}
         wrong = ensemble.stop_hindrance(members, stopping) if stopping else ensemble.hindrance(members)
         return Answer(wrong is None, wrong or ensemble.leader(members))
 
@@ -197,6 +198,7 @@ def main() -> None:
             },
             "ready": {"type": "str"},
             "ensemble": {"type": "list", "elements": "str", "default": []},
+            "ensemble_tls": {"type": "bool", "default": False},
             "stopping": {"type": "str"},
             "timeout_s": {"type": "int", "default": 600},
         },
@@ -205,7 +207,7 @@ def main() -> None:
     wanted = module.params
     questions = [ready_question(wanted["ready"])] if wanted["ready"] else []
     if wanted["ensemble"]:
-        questions.append(ensemble_question(wanted["ensemble"], wanted["stopping"]))
+        questions.append(ensemble_question(wanted["ensemble"], wanted["stopping"], wanted["ensemble_tls"]))
     questions += [command_question([str(word) for word in command]) for command in wanted["commands"]]
     began = time.monotonic()
     if wanted["unless_silent"] and is_silent(wanted["unless_silent"]):

@@ -83,7 +83,11 @@ options:
     description: How the service shows that it serves; without it a process that stays up is enough.
     type: dict
     suboptions:
-      kind: {description: The protocol to ask in., type: str, required: true, choices: [http, kafka, kafka_tls, zookeeper]}
+      kind:
+        description: The protocol to ask in.
+        type: str
+        required: true
+        choices: [http, https, kafka, kafka_tls, zookeeper, zookeeper_tls]
       address: {description: Where to ask., type: str, required: true}
       port: {description: The port to ask., type: int, required: true}
       path: {description: The path of an HTTP request., type: str, default: /}

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.headrace_health import unverified
 from ansible.module_utils.headrace_managers import Supervisor, Systemd
 from ansible.module_utils.headrace_redaction import redacted, values_of
 
@@ -221,7 +222,8 @@ def collect_services(collection: Collection, asked: dict[str, Any]) -> None:
 
 def page(url: str) -> str:
     """What a service of this host says of itself, whatever proxy the environment names."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    secured = urllib.request.HTTPSHandler(context=unverified())
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), secured)
     try:
         with opener.open(url, timeout=PAGE_S_MAX) as answer:
             return bytes(answer.read(LOG_BYTES_MAX)).decode(errors="replace")

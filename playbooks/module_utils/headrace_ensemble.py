@@ -11,6 +11,8 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ansible.module_utils.headrace_health import unverified
+
 WORD_S_MAX = 2.0
 ANSWER_SIZE_MAX = 1 << 20
 LEADING = ("leader", "standalone")
@@ -29,22 +31,30 @@ class Member(NamedTuple):
         return self.state in SERVING
 
 
-def ask(address: str) -> Member:
-    """What the member says whose clients' port is at `host:port`."""
-    host, _, port = address.rpartition(":")
+def ask(address: str, tls: bool = False) -> Member:
+    """What the member says whose clients' port, with TLS or without, is at `host:port`."""
     try:
-        answer = told(word(host, int(port), b"mntr"))
-        return answer if answer is not None else told_shortly(word(host, int(port), b"srvr"))
+        answer = told(word(address, b"mntr", tls))
+        return answer if answer is not None else told_shortly(word(address, b"srvr", tls))
     except OSError as error:
         return Member(wrong=f"does not answer: {error}")
 
 
-def word(host: str, port: int, command: bytes) -> str:
-    with socket.create_connection((host, port), WORD_S_MAX) as connection:
-        connection.sendall(command)
-        answer = b""
-        while len(answer) < ANSWER_SIZE_MAX and (part := connection.recv(65536)):
-            answer += part
+def word(address: str, command: bytes, tls: bool) -> str:
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), WORD_S_MAX) as connection:
+        if not tls:
+            return said(connection, command)
+        # Nothing is told to it that others must not hear.
+        with unverified().wrap_socket(connection) as secured:
+            return said(secured, command)
+
+
+def said(connection: socket.socket, command: bytes) -> str:
+    connection.sendall(command)
+    answer = b""
+    while len(answer) < ANSWER_SIZE_MAX and (part := connection.recv(65536)):
+        answer += part
     return answer.decode(errors="replace")
 
 

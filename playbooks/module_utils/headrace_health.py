@@ -28,13 +28,21 @@ def probe_kafka(address: str, port: int, path: str) -> str | None:
 
 
 def probe_kafka_tls(address: str, port: int, path: str) -> str | None:
-    """Whether it answers is asked here, and not who it is: nothing is told to it."""
+    return over_tls(address, port, ask_versions)
+
+
+def unverified() -> ssl.SSLContext:
+    """Whether somebody answers is asked with it, and not who it is: nothing is told to it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def over_tls(address: str, port: int, ask: Callable[[socket.socket], str | None]) -> str | None:
     with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
         try:
-            with context.wrap_socket(connection) as secured:
-                return ask_versions(secured)
+            with unverified().wrap_socket(connection) as secured:
+                return ask(secured)
         except ssl.SSLError as error:
             return f"TLS fails there ({error.reason or error})"
 
@@ -50,15 +58,30 @@ def ask_versions(connection: socket.socket) -> str | None:
 
 def probe_zookeeper(address: str, port: int, path: str) -> str | None:
     with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
-        connection.sendall(b"srvr")
-        answer = receive(connection, 4096)
+        return ask_srvr(connection)
+
+
+def probe_zookeeper_tls(address: str, port: int, path: str) -> str | None:
+    return over_tls(address, port, ask_srvr)
+
+
+def ask_srvr(connection: socket.socket) -> str | None:
+    connection.sendall(b"srvr")
+    answer = receive(connection, 4096)
     return None if b"Mode:" in answer else f"it answers srvr with {answer.decode(errors='replace').strip()!r}"
 
 
 def probe_http(address: str, port: int, path: str) -> str | None:
-    url = f"http://{address}:{port}{path}"
+    return ask_http(f"http://{address}:{port}", path)
+
+
+def probe_https(address: str, port: int, path: str) -> str | None:
+    return ask_http(f"https://{address}:{port}", path)
+
+
+def ask_http(place: str, path: str) -> str | None:
     try:
-        with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S):
+        with urllib.request.urlopen(place + path, timeout=PROBE_TIMEOUT_S, context=unverified()):
             return None
     except urllib.error.HTTPError as error:
         return f"GET {path} answers {error.code}{reason_of(error.read(REASON_SIZE_MAX))}"
@@ -76,7 +99,9 @@ PROBES: dict[str, Callable[[str, int, str], str | None]] = {
     "kafka": probe_kafka,
     "kafka_tls": probe_kafka_tls,
     "zookeeper": probe_zookeeper,
+    "zookeeper_tls": probe_zookeeper_tls,
     "http": probe_http,
+    "https": probe_https,
 }
 
 

@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from commands import headrace
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from deployments import Deployment, copy_of_local
+from kazoo.exceptions import KazooException
+
+from headrace.broker.zk.access import ZooKeeperAccess
+from headrace.broker.zk.client import kazoo_client
 
 NETWORK = 75
 EAST, OFFLINE = f"127.{NETWORK}.1", f"127.{NETWORK}.3"
@@ -25,6 +30,11 @@ TOPIC = "clicks"
 PUBLISHED_A_SECOND = 100
 # One live datacenter and the offline one, without loads and auditor: what they need of brokers, counters and registries need too.
 HOSTS = ("--limit", "all:!dc_west:!offline-load-1:!offline-audit-1")
+# Of ZooKeeper and registry; each has another port for TLS.
+ZOOKEEPER, REGISTRY = f"{EAST}.11", f"{EAST}.12"
+PLAIN_PLACES, TLS_PLACES = ((ZOOKEEPER, 2181), (REGISTRY, 8081)), ((ZOOKEEPER, 2182), (REGISTRY, 8082))
+# Of brokers, ZooKeepers and registries.
+CERTIFICATES = 7 + 3 + 3
 SECURED = f"""
 headrace_security: tls_sasl
 headrace_logins_secret:
@@ -149,6 +159,7 @@ def test_a_pipeline_is_secured_while_it_serves(plaintext: Deployment) -> None:
     play(plaintext, "site.yml", *HOSTS, "-e", "headrace_security_stage=beside")
     assert is_open((f"{EAST}.100", 9092))
     assert is_open((f"{EAST}.100", 9094))
+    assert all(map(is_open, (*PLAIN_PLACES, *TLS_PLACES)))
     secured = {"bootstrap.servers": f"{EAST}.100:9094", **secured_client(plaintext.inventory)}
     after = Publisher("after", secured)
     play(plaintext, "site.yml", *HOSTS, "-e", "headrace_security_stage=moved")
@@ -156,12 +167,13 @@ def test_a_pipeline_is_secured_while_it_serves(plaintext: Deployment) -> None:
     play(plaintext, "site.yml", *HOSTS)
     assert not is_open((f"{EAST}.1", 9092))
     assert not is_open((f"{EAST}.100", 9092))
+    assert not any(map(is_open, PLAIN_PLACES))
     again = play(plaintext, "site.yml", *HOSTS)
     assert re.findall(r"changed=([1-9]\d*)", again) == []
 
     keys = {path: path.read_bytes() for path in plaintext.inventory.glob("certificates/*.key")}
     play(plaintext, "rotate_certificates.yml", *HOSTS)
-    assert sum(path.read_bytes() != key for path, key in keys.items()) == 7
+    assert sum(path.read_bytes() != key for path, key in keys.items()) == CERTIFICATES
     after.end()
 
     # What was acknowledged is there once, in the live cluster and in its copy.
@@ -189,6 +201,54 @@ def who_may_what(deployment: Deployment) -> None:
             timeout=5
         )
     assert headrace("topics", "list", *east).returncode == 0
+    created = headrace("topics", "create", "made-later", *east)
+    assert created.returncode == 0, created.stderr
+    of_znodes(deployment, kit)
+    of_registry(deployment)
+
+
+def of_znodes(deployment: Deployment, kit: Path) -> None:
+    """Only who has logged in is let in, and owns what it makes."""
+    settings = {"zookeeper.ssl.client.enable": "true"} | {
+        f"zookeeper.ssl.truststore.{key}": value
+        for key, value in (
+            ("type", "PEM"),
+            ("location", str(deployment.inventory / "certificates" / "ca.pem")),
+        )
+    }
+    place = f"{ZOOKEEPER}:{TLS_PLACES[0][1]}"
+    stranger = kazoo_client(place, 6000, ZooKeeperAccess.of(settings, {}))
+    stranger.start(10)
+    with pytest.raises(KazooException):
+        stranger.get_children("/")
+    stranger.stop()
+    settings["headrace.zookeeper.jaas.file"] = str(kit.with_name("zookeeper.secret"))
+    broker = kazoo_client(place, 6000, ZooKeeperAccess.of(settings, {}))
+    broker.start(10)
+    acls, _ = broker.get_acls("/brokers/topics/made-later")
+    broker.stop()
+    assert {(each.id.scheme, each.id.id, each.perms) for each in acls} == {
+        ("sasl", "kit-1", 31),
+        ("world", "anyone", 1),
+    }
+
+
+def of_registry(deployment: Deployment) -> None:
+    def asked(path: str, password: str) -> int:
+        answer = requests.get(
+            f"https://{REGISTRY}:{TLS_PLACES[1][1]}{path}",
+            auth=("kit-1", password) if password else None,
+            verify=str(deployment.inventory / "certificates" / "ca.pem"),
+            timeout=10,
+        )
+        return answer.status_code
+
+    assert (asked("/subjects", ""), asked("/subjects", "another"), asked("/subjects", PASSWORD)) == (
+        401,
+        401,
+        200,
+    )
+    assert asked("/ready", "") == 200
 
 
 def no_secret_is_in_sight(deployment: Deployment) -> None:

@@ -9,6 +9,7 @@ from headrace_inventory.addresses import SERVICE_GROUPS
 Inventory = tuple[dict[str, list[str]], dict[str, dict[str, Any]]]
 PORTS = {
     "zookeeper": 2181,
+    "zookeeper_tls": 2182,
     "zookeeper_peer": 2888,
     "zookeeper_election": 3888,
     "broker": 9092,
@@ -18,6 +19,7 @@ PORTS = {
     "haproxy_metrics": 9407,
     "bootstrap": 9092,
     "registry": 8081,
+    "registry_tls": 8082,
     "broker_tls": 9093,
     "broker_tls_sasl": 9094,
 }
@@ -29,6 +31,11 @@ UNSECURED = {
     "headrace_broker_probe": "kafka",
     "headrace_broker_port": 9092,
     "headrace_bootstrap_port": 9092,
+    "headrace_zookeeper_probe": "zookeeper",
+    "headrace_zookeeper_port": 2181,
+    "headrace_registry_probe": "http",
+    "headrace_registry_port": 8081,
+    "headrace_certificates_from": "/nowhere/certificates",
 }
 
 

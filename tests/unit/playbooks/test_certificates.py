@@ -16,7 +16,7 @@ from playbooks_kit import load
 
 from headrace_inventory import authority
 from headrace_inventory.authority import AuthorityError, make_missing
-from headrace_inventory.certificates import certificates, names_of
+from headrace_inventory.certificates import certificates, names_of, secured_hosts
 
 health = load("ansible.module_utils.headrace_health")
 
@@ -26,6 +26,17 @@ def secured(folder: Path) -> Inventory:
     for host in groups["broker"]:
         hostvars[host] |= {"headrace_security_open": ["tls"], "headrace_certificates_from": str(folder)}
     return groups, hostvars
+
+
+def test_whoever_is_asked_over_tls_has_a_certificate(tmp_path: Path) -> None:
+    groups, hostvars = secured(tmp_path)
+    for host in (*groups["zookeeper"], *groups["registry"], *groups["audit"]):
+        hostvars[host]["headrace_security_open"] = ["plaintext", "tls"]
+    groups["haproxy"] = ["publish.example.com"]
+    hostvars["publish.example.com"] = {"headrace_datacenter": "east", "headrace_address": "10.1.1.100"}
+    wanted = [*groups["broker"], *groups["zookeeper"], *groups["registry"]]
+    assert secured_hosts(groups, hostvars) == wanted
+    assert names_of("east-registry-1", groups, hostvars) == ["east-registry-1", "10.1.3.1"]
 
 
 def make(folder: Path, *, renew: bool = False, dry: bool = False) -> list[str]:

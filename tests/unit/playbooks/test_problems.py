@@ -112,6 +112,11 @@ BROKEN = {
         "Host east-zookeeper-1 has in zookeeper_java_options the key ssl.keyStore.password, which everybody may read there: "
         "name a file of the host's that holds it, as ssl.keyStore.passwordPath does, or take it out.",
     ),
+    "metrics of a pipeline with log-ins in clear": (
+        change_all("headrace_security_open", ["plaintext", "tls_sasl"]),
+        "Host east-zookeeper-1 (with 10 others) serves metrics in clear at its headrace_address: give headrace_metrics_address, "
+        "the host's address in a network of monitoring's own, or 127.0.0.1, or its headrace_address where no others reach that.",
+    ),
     "misspelt group": (
         add_group("registries", "east-registry-1"),
         "The inventory has a group registries, which no play reads: rename it to registry, or to something less alike.",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from inventory_kit import good_inventory
 
 from headrace.broker.config.properties import parse_properties
 from headrace.broker.config.providers import resolved
+from headrace.events.registry_address import RegistryAddress
+from headrace.registry.passwords import read_users
 from headrace_inventory.properties import properties_text
 from headrace_inventory.security import (
     broker_properties,
@@ -15,6 +19,7 @@ from headrace_inventory.security import (
     client_properties,
     logins,
     mirror_client,
+    registry_users,
 )
 
 LOGINS = [
@@ -76,9 +81,25 @@ def test_a_client_finds_all_of_it_in_one_file() -> None:
     assert found["ssl.truststore.certificates"] == PEM.strip()
     assert 'username="kit-2"' in found["sasl.jaas.config"]
     assert "sasl.jaas.config" not in client_properties("tls", PEM, LOGINS)
+    registry = RegistryAddress.of("https://10.1.1.12:8082", found)
+    assert registry.credentials == "kit-2:second password;"
+    assert "schema.registry.basic.auth.user.info" not in client_properties("tls", PEM, LOGINS)
+    assert not any("registry" in key for key in client_properties("plaintext", PEM, LOGINS))
     with_sources = client_properties("tls", PEM, LOGINS, ["dc-east"])
     assert with_sources["mirror.dc-east.security.protocol"] == "SSL"
     assert with_sources["mirror.dc-east.ssl.truststore.certificates"] == PEM.strip()
+
+
+def test_a_registry_lets_in_the_log_ins_once_nobody_asks_without_one(tmp_path: Path) -> None:
+    file = tmp_path / "users.secret"
+    file.write_text(registry_users(["plaintext", "tls_sasl"], LOGINS))
+    users = read_users(file)
+    assert all(users.is_known(each["username"], each["password"]) for each in LOGINS)
+    assert not users.is_known("kit-1", "second password;")
+    assert "password" not in file.read_text()
+    assert file.read_text() == registry_users(["tls_sasl"], LOGINS[::-1]), "it does not change by itself"
+    for opened in (["plaintext"], ["tls"], ["tls", "tls_sasl"]):
+        assert registry_users(opened, LOGINS) == ""
 
 
 def test_a_command_asks_as_the_service_of_its_host_does() -> None:

@@ -26,6 +26,20 @@ def test_every_service_but_zookeeper_is_scraped_once() -> None:
     assert len({target for each in found for target in each["targets"]}) == len(found)
 
 
+def test_a_secured_registry_is_scraped_over_https_and_metrics_where_the_host_serves_them() -> None:
+    groups, hostvars = good_inventory()
+    hostvars["off-registry-1"] |= {"headrace_registry_probe": "https", "headrace_registry_port": 8082}
+    hostvars["off-audit-1"]["headrace_metrics_address"] = "192.168.9.1"
+    found = {each["labels"]["host"]: each for each in scrape_targets(groups, hostvars, PORTS)}
+    address = hostvars["off-registry-1"]["headrace_address"]
+    assert found["off-registry-1"]["targets"] == [f"{address}:8082"]
+    assert found["off-registry-1"]["labels"]["__scheme__"] == "https"
+    assert "__scheme__" not in found["east-registry-1"]["labels"]
+    assert found["off-audit-1"]["targets"] == ["192.168.9.1:9405"]
+    pages = metrics_pages(["off-registry-1"], hostvars, groups, PORTS)
+    assert pages == {"headrace-registry": f"https://{address}:8082/metrics"}
+
+
 def test_every_kind_of_service_but_zookeeper_has_a_port_for_metrics() -> None:
     kinds = {kind for kinds in (*SERVICES.values(), *OFFLINE_SERVICES.values()) for kind in kinds}
     assert set(METRICS_PORTS) == kinds - {"zookeeper"}
