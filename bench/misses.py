@@ -92,12 +92,10 @@ PROFILES = {
         "tells the others (cProfile)."
     ),
     fail_over_cells.CONTROLLER_KILLED: (
-        "measured when the new controller's event loop had two pieces of 20 to 45 ms of CPU without a break, reading "
-        "the assignment of a topic of 5,000 partitions and deciding who leads them. Since then the reading takes 7 to "
-        "11 ms, and the decision comes in ten slices of some 8 ms, each written and told before the next "
-        "(perf_counter around both, 2026-11-24). A follower's request that named 1,600 partitions of a new leader took up to "
-        "33 ms of its loop; now it names 100 (thread_time around each piece). Beside them more than in the cell above wants both "
-        "cores."
+        "no piece of the new controller's event loop takes more than 11 ms: reading the assignment of a topic of 5,000 "
+        "partitions 7 to 11 ms, deciding who leads them ten slices of some 8 ms, each written and told before the next "
+        "(perf_counter around both, 2026-11-24). For more than a second two brokers, the client and ZooKeeper want both "
+        "cores. What it would take: more cores, or a controller in a process of its own."
     ),
     idle_cells.IDLE: (
         "what a thousand partitions cost beside one is the look at their high watermarks, each five seconds, and the looks for "
