@@ -123,10 +123,14 @@ class _Named(Protocol):
 
 
 def _rate(workload: _Named, times: float) -> Budget:
+    return _rate_of(workload.name, times, "messages/s")
+
+
+def _rate_of(cell: str, times: float, what: str) -> Budget:
     return Budget(
-        cell=workload.name,
+        cell=cell,
         figure=messages_per_second,
-        what="messages/s",
+        what=what,
         limit=times,
         is_floor=True,
         is_ratio=True,
@@ -138,7 +142,11 @@ def _cpu(workload: Workload, microseconds: float) -> Budget:
 
 
 def _cpu_ratio(workload: _Named, times: float) -> Budget:
-    return Budget(cell=workload.name, figure=cpu_us_per_message, what=_CPU, limit=times, is_ratio=True)
+    return _cpu_ratio_of(workload.name, times, _CPU)
+
+
+def _cpu_ratio_of(cell: str, times: float, what: str) -> Budget:
+    return Budget(cell=cell, figure=cpu_us_per_message, what=what, limit=times, is_ratio=True)
 
 
 def _p99(workload: Workload) -> Budget:
@@ -227,21 +235,8 @@ BUDGETS = (
     _cpu_ratio(PRODUCE_50_BY_TLS, 0.5),
     _rate(FETCH_BY_TLS, 1),
     _cpu_ratio(FETCH_BY_TLS, 0.5),
-    Budget(
-        cell=log_in_cells.LOG_INS,
-        figure=messages_per_second,
-        what="log-ins/s",
-        limit=1,
-        is_floor=True,
-        is_ratio=True,
-    ),
-    Budget(
-        cell=log_in_cells.LOG_INS,
-        figure=cpu_us_per_message,
-        what="CPU per log-in (µs)",
-        limit=0.5,
-        is_ratio=True,
-    ),
+    _rate_of(log_in_cells.LOG_INS, 1, "log-ins/s"),
+    _cpu_ratio_of(log_in_cells.LOG_INS, 0.5, "CPU per log-in (µs)"),
     *(budget for workload in CLUSTERED.values() for budget in _replicated(workload)),
     *(
         budget

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Final
 
 import click
 
 from bench import contest, flows
-from bench.log_in_program import MECHANISM, MODULE
+from bench.log_in_program import MECHANISM
 from bench.peers import Peer
+from bench.programs import told_by
 from bench.runs import RawRun, Workshop
-from headrace.broker.auth.sasl.credentials import salted_password
+from headrace.broker.auth.jaas import SCRAM_MODULE
+from headrace.broker.auth.sasl.credentials import MECHANISM_CODES, salted_password
 from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.wire.api import k51_alter_user_scram_credentials
 
@@ -23,13 +22,11 @@ LOG_INS = f"log-ins by {MECHANISM}, 4 at a time"
 CONNECTIONS: Final = 4
 ITERATIONS: Final = 4096
 NAME, PASSWORD = "bench", "bench-password"
-SHA_256: Final = 1
-"""SCRAM-SHA-256 in AlterUserScramCredentials."""
 SLACK_SECONDS = 1.0
 SETTINGS = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
     "sasl.enabled.mechanisms": MECHANISM,
-    f"listener.name.sasl.{MECHANISM.lower()}.sasl.jaas.config": f"{MODULE} required;",
+    f"listener.name.sasl.{MECHANISM.lower()}.sasl.jaas.config": f"{SCRAM_MODULE} required;",
 }
 
 name = "log-ins"
@@ -65,9 +62,10 @@ def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
 
 def _add_user(peer: Peer) -> None:
     salt = secrets.token_bytes(16)
+    (code,) = (number for number, mechanism in MECHANISM_CODES.items() if mechanism == MECHANISM)
     upsertion = {
         "name": NAME,
-        "mechanism": SHA_256,
+        "mechanism": code,
         "iterations": ITERATIONS,
         "salt": salt,
         "salted_password": salted_password(MECHANISM, PASSWORD, salt, ITERATIONS),
@@ -98,9 +96,4 @@ def _run(number: int, peer: Peer, workshop: Workshop) -> RawRun:
 def _log_in(peer: Peer, seconds: float) -> dict[str, float]:
     """Let a process log in for so long; return what it says of itself."""
     asked = (peer.second_bootstrap, NAME, PASSWORD, str(CONNECTIONS), str(seconds))
-    command = [sys.executable, "-m", "bench.log_in_program", *asked]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
-    if done.returncode:
-        raise click.ClickException(f"the process that logs in failed: {done.stderr[-1000:]}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    return told_by("log_in_program", asked, seconds + 60)

@@ -14,14 +14,15 @@ import sys
 import threading
 import time
 
+from headrace.broker.auth.jaas import SCRAM_MODULE
 from headrace.broker.auth.sasl import credentials
+from headrace.broker.auth.sasl.exchange import SCRAM_SHA_256
 from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.client.bootstrap import parse_bootstrap
 from headrace.broker.client.security import ClientSecurity
 from headrace.broker.wire.client.view import Address
 
-MECHANISM = "SCRAM-SHA-256"
-MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+MECHANISM = SCRAM_SHA_256
 TIMEOUT_SECONDS = 30.0
 
 
@@ -31,7 +32,7 @@ def security(name: str, password: str) -> ClientSecurity:
         {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": MECHANISM,
-            "sasl.jaas.config": f'{MODULE} required username="{name}" password="{password}";',
+            "sasl.jaas.config": f'{SCRAM_MODULE} required username="{name}" password="{password}";',
         }
     )
 

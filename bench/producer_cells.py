@@ -6,15 +6,11 @@ account, of the client alone, which is given encoded values and hears of no deli
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
-
-import click
 
 from bench.load_cells import registry
 from bench.peers import Peer, headrace
+from bench.programs import told_by
 from bench.runs import RawRun, Workshop
 
 ACCOUNTED = "publish by the library, events of 220 B"
@@ -74,9 +70,4 @@ def _publish(kind: str, peer: Peer, url: str) -> dict[str, float]:
     """Let a process publish to a topic of its own; return what it says of itself."""
     topic = f"bench.{kind}"
     peer.create_topic(topic, PARTITIONS)
-    command = [sys.executable, "-m", "bench.producer_program", kind, peer.bootstrap, url, topic, str(EVENTS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-    if done.returncode:
-        raise click.ClickException(f"the publishing process failed: {done.stderr[-1000:]}")
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    return told_by("producer_program", (kind, peer.bootstrap, url, topic, str(EVENTS)), SECONDS_MAX)

@@ -125,7 +125,7 @@ def as_json(state: ClusterState) -> dict[str, Any]:
                 "engine": state.brokers[broker_id].engine,
                 "version": state.brokers[broker_id].version,
                 "protocol": state.brokers[broker_id].protocol,
-                "answers": state.brokers[broker_id].failure is None,
+                "answers": state.answers(broker_id),
                 "leads": sum(p.leader == broker_id for p in state.look.partitions.values()),
                 "offline_log_dirs": list(state.brokers[broker_id].offline_log_dirs),
             }
