@@ -26,7 +26,6 @@ from headrace.broker.log.validation import (
     check_sizes,
     check_timestamps,
     header_at,
-    header_of_whole,
     is_ordinary,
     placed_batches,
     runs,
@@ -123,7 +122,7 @@ class Appender:
         run, room = Run(leader_epoch, append_time_ms), NO_ROOM
         for records in appends:
             try:
-                header = header_of_whole(records, 0) or header_at(records, 0)
+                header = header_at(records, 0)
                 size = len(records)
                 if header.length + LENGTH_END != size:
                     self._write_run(run, outcomes)

@@ -78,7 +78,7 @@ MESSAGE_SIZE_MIN = 26
 
 def header_at(records: Buffer, position: int) -> BatchHeader:
     """The header of the whole batch at `position`; checks format and declared length."""
-    whole = header_of_whole(records, position)
+    whole = _header_of_whole(records, position)
     if whole is not None:
         return whole
     left = len(records) - position
@@ -99,7 +99,7 @@ def header_at(records: Buffer, position: int) -> BatchHeader:
     return header
 
 
-def header_of_whole(records: Buffer, position: int) -> BatchHeader | None:
+def _header_of_whole(records: Buffer, position: int) -> BatchHeader | None:
     """What almost every batch passes, before anything is asked twice: the header of one that is all there."""
     left = len(records) - position
     if left < HEADER_SIZE:
@@ -251,7 +251,7 @@ def whole_batches(records: Buffer) -> list[Place]:
     placed: list[Place] = []
     position = 0
     while position < len(records):
-        header = header_of_whole(records, position) or _header_unless_cut(records, position)
+        header = _header_of_whole(records, position) or _header_unless_cut(records, position)
         if header is None:
             break
         placed.append(_new_tuple(Place, (position, header)))
