@@ -10,7 +10,16 @@ from typing import Any
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory import addresses, draining, looks, rolling, security, upgrading, zookeeper_security
+from headrace_inventory import (
+    addresses,
+    draining,
+    looks,
+    rolling,
+    security,
+    upgrading,
+    warehouses,
+    zookeeper_security,
+)
 from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
@@ -42,6 +51,10 @@ class FilterModule:
             "headrace_ensemble": draining.ensemble,
             "headrace_due_order": upgrading.due_order,
             "headrace_executables": addresses.executables,
+            "headrace_further_arguments": warehouses.further_arguments,
+            "headrace_further_files": warehouses.further_files,
+            "headrace_further_folders": warehouses.further_folders,
+            "headrace_further_secrets": warehouses.further_secrets,
             "headrace_health": health,
             "headrace_in_datacenter": addresses.in_datacenter,
             "headrace_inventory_problems": inventory_problems,

@@ -18,6 +18,7 @@ from headrace_inventory import (
     settings,
     sockets,
     topics,
+    warehouses,
 )
 from headrace_inventory import groups as tiers
 from headrace_inventory.addresses import Groups, HostVars
@@ -47,6 +48,7 @@ CHECKS: tuple[Check, ...] = (
     topics.topics,
     topics.loaded_topics,
     topics.replicas,
+    warehouses.further_warehouses,
     server_properties.server_properties,
 )
 

@@ -16,6 +16,7 @@ CATALOG = "put it into headrace_catalog_secret, in a file that ansible-vault enc
 ZOOKEEPER = "name a file of the host's that holds it, as ssl.keyStore.passwordPath does, or take it out"
 # Variables that take keys of any name, or addresses, each with where its secrets belong.
 OPEN = {
+    "audit_further_warehouses": "put it into audit_further_secret, in a file that ansible-vault encrypts",
     "broker_properties": "name a file of the host's that holds it, as ${file:PATH:KEY} does, or take it out",
     "headrace_catalog_properties": CATALOG,
     "headrace_warehouse": CATALOG,
@@ -63,7 +64,11 @@ def is_key(name: str) -> bool:
 
 def pairs(value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
-        yield from ((str(key), "" if text is None else str(text)) for key, text in value.items())
+        for key, each in value.items():
+            if isinstance(each, Mapping):
+                yield from pairs(each)
+            else:
+                yield str(key), "" if each is None else str(each)
     elif isinstance(value, list):
         for each in value:
             option = JAVA_OPTION.fullmatch(str(each))

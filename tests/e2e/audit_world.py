@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -167,9 +168,9 @@ class AuditWorld:
             sink.produce("headrace.arrivals", arrival, key=f"{target}-{partition}".encode(), partition=0)
             assert sink.flush(30) == 0
 
-    def load(self, wanted: str = TOPIC) -> None:
-        """Load what the offline cluster has of a topic, in this process."""
-        catalog = open_catalog(str(self.warehouse))
+    def load(self, wanted: str = TOPIC, warehouse: Path | None = None) -> None:
+        """Load what the offline cluster has of a topic, in this process, into the first warehouse unless told otherwise."""
+        catalog = open_catalog(str(warehouse or self.warehouse))
         load(self.offline.bootstrap, self.registry.url, catalog, f"{DATACENTER}.{wanted}")
 
     def report(self, *arguments: str) -> dict[str, Any]:
@@ -183,6 +184,24 @@ class AuditWorld:
         report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
         assert done.returncode == (0 if report["open_verdict"] == "complete" else 1)
         return report
+
+
+def run_script(
+    name: str, world: AuditWorld, home: Path, code: int = 0, /, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Commands of docs/events-and-audit.md."""
+    environment = {
+        "HOME": "/nonexistent",
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "LIVE": world.live.bootstrap,
+        "OFFLINE": world.offline.bootstrap,
+        "WAREHOUSE": str(world.warehouse),
+        **variables,
+    }
+    command = ["bash", str(Path(__file__).with_name(name))]
+    done = subprocess.run(command, cwd=home, env=environment, check=False, timeout=120, capture_output=True)
+    assert done.returncode == code, done.stderr
+    return done
 
 
 def run(*arguments: str) -> None:

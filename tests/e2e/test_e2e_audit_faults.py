@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
@@ -16,7 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of, values_of
+from audit_world import (
+    DATACENTER,
+    NOISE,
+    TOPIC,
+    VIEW,
+    AuditWorld,
+    end_offset,
+    run_script,
+    sequence_of,
+    values_of,
+)
 from commands import headrace
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
@@ -460,24 +469,6 @@ def flip(data: Path, topic: str, offset: int) -> None:
     with path.open("r+b") as file:
         file.seek(at)
         file.write(bytes([content[at] ^ 1]))
-
-
-def run_script(
-    name: str, world: AuditWorld, home: Path, code: int = 0, /, **variables: str
-) -> subprocess.CompletedProcess[bytes]:
-    """Commands of docs/events-and-audit.md."""
-    environment = {
-        "HOME": "/nonexistent",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "LIVE": world.live.bootstrap,
-        "OFFLINE": world.offline.bootstrap,
-        "WAREHOUSE": str(world.warehouse),
-        **variables,
-    }
-    command = ["bash", str(Path(__file__).with_name(name))]
-    done = subprocess.run(command, cwd=home, env=environment, check=False, timeout=120, capture_output=True)
-    assert done.returncode == code, done.stderr
-    return done
 
 
 def check_accepted(world: AuditWorld, before: dict[str, Any]) -> None:

@@ -37,6 +37,8 @@ class Where(NamedTuple):
     topic: str
     producer: str
     partition: int
+    warehouse: str = ""
+    """The further one that it is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +60,17 @@ class Acceptance:
     reason: str
     at_ms: int
     is_taken_back: bool = False
+    warehouse: str = ""
 
     @property
     def where(self) -> Where:
-        return Where(self.kind, self.hop, self.datacenter, self.topic, self.producer, self.partition)
+        place = (self.datacenter, self.topic, self.producer)
+        return Where(self.kind, self.hop, *place, self.partition, self.warehouse)
 
 
 def where_of(item: Finding) -> Where:
     partition = -1 if item.first_sequence >= 0 else item.partition
-    return Where(item.kind, item.hop, *item.stream, partition)
+    return Where(item.kind, item.hop, *item.stream, partition, item.warehouse)
 
 
 def range_of(item: Finding) -> tuple[int, int]:
@@ -79,7 +83,8 @@ def range_of(item: Finding) -> tuple[int, int]:
 def id_of(item: Finding) -> str:
     """Return the name by which a person accepts a finding; it is made of what was found alone."""
     when = () if item.first_sequence >= 0 else (item.window_start,)
-    text = json.dumps([*where_of(item), *range_of(item), *when])
+    *place, warehouse = where_of(item)
+    text = json.dumps([*place, *range_of(item), *when, *([warehouse] if warehouse else [])])
     return sha256(text.encode()).hexdigest()[:ID_LENGTH]
 
 
@@ -132,6 +137,7 @@ def from_fields(fields: Any) -> Acceptance:
     try:
         texts = {name: str(fields[name])[:WHY_LENGTH_MAX] for name in _NAMES}
         numbers = {name: int(fields[name]) for name in _NUMBERS}
+        texts["warehouse"] = str(fields.get("warehouse", ""))[:WHY_LENGTH_MAX]
         return Acceptance(**texts, **numbers, is_taken_back=bool(fields["is_taken_back"]))  # type: ignore[arg-type]
     except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(f"no acceptance: {error!r}") from error
@@ -144,8 +150,10 @@ def decode(value: bytes | None) -> Acceptance:
 
 @dataclass(slots=True)
 class Acceptances:
-    """The last record of each id, those that were taken back included."""
+    """The last record of each id, those that were taken back included; those of all warehouses."""
 
+    warehouse: str = ""
+    """The further warehouse to whose ledger these belong."""
     known: dict[str, Acceptance] = field(default_factory=dict)
     _by_where: dict[Where, list[Acceptance]] | None = None
 
@@ -169,7 +177,8 @@ class Acceptances:
 
     def covers(self, topic: Topic, loss: Loss) -> bool:
         """Whether a loss is accepted."""
-        found = self._index().get(Where(_LOST, loss.hop, *topic, loss.producer, -1), [])
+        warehouse = self.warehouse if loss.hop == "offline_to_warehouse" else ""
+        found = self._index().get(Where(_LOST, loss.hop, *topic, loss.producer, -1, warehouse), [])
         return _first_covering(found, loss.first, loss.last, loss.copies) is not None
 
     def within(self, item: Finding) -> list[Acceptance]:
@@ -178,13 +187,18 @@ class Acceptances:
         found = self._index().get(where_of(item), [])
         return [each for each in found if first <= each.first and each.last <= last]
 
-    def sums(self) -> dict[Topic, tuple[int, int]]:
-        """Return how many lost and doubled events are accepted, by topic, on the way to the warehouse; what is known by
-        offsets alone may be no event.
+    def sums(self, warehouse: str = "") -> dict[Topic, tuple[int, int]]:
+        """Return how many lost and doubled events are accepted, by topic, on the way to the first warehouse, or on the hop to a
+        further one; what is known by offsets alone may be no event.
         """
         found: dict[Topic, tuple[int, int]] = {}
         for item in self.in_force():
-            if item.partition < 0 and item.hop != "live_to_aggregate" and item.kind in (_LOST, _DOUBLED):
+            if (
+                item.partition < 0
+                and item.warehouse == warehouse
+                and item.hop != "live_to_aggregate"
+                and item.kind in (_LOST, _DOUBLED)
+            ):
                 lost, doubled = found.get((item.datacenter, item.topic), (0, 0))
                 is_lost = item.kind == _LOST
                 found[item.datacenter, item.topic] = (
@@ -270,13 +284,21 @@ class AcceptedSums(NamedTuple):
     duplicated: int
 
 
-def accepted_sums(outcome: Outcome, acceptances: Acceptances) -> AcceptedSums:
-    items = [item for item in outcome.findings if acceptances.of(item) is not None]
+def accepted_sums(outcome: Outcome, acceptances: Acceptances, warehouse: str = "") -> AcceptedSums:
+    """Return the sums of all findings, with the events that are in the outcome's own numbers, or those of a further warehouse."""
+    items = [
+        item
+        for item in outcome.findings
+        if warehouse in ("", item.warehouse) and acceptances.of(item) is not None
+    ]
     events = [
         item
         for item in items
-        if (item.first_sequence >= 0 and item.hop != "live_to_aggregate")
-        or item.stream[:2] in outcome.batches
+        if item.warehouse == warehouse
+        and (
+            (item.first_sequence >= 0 and item.hop != "live_to_aggregate")
+            or item.stream[:2] in outcome.batches
+        )
     ]
     lost, doubled = (sum(item.count for item in events if item.kind == kind) for kind in (_LOST, _DOUBLED))
     return AcceptedSums(len(items), lost, doubled)

@@ -78,8 +78,7 @@ class Archive:
         table = self._table(AUDIT_WINDOWS)
         if table is None or _number(table) <= ledger.facts.last_number:
             return ledger
-        anew = Ledger(ledger.late_after_ms)
-        anew.promised = ledger.promised
+        anew = ledger.begun_anew()
         anew.facts.batch = _number(table)
         for datacenter, topic, fields in json.loads(table.properties.get(TOPICS, "[]")):
             anew.facts.topics[datacenter, topic] = with_scalars(fields)
@@ -245,6 +244,7 @@ def _finding_row(item: Finding | Incomplete, names: Mapping[str, ProducerName], 
     if isinstance(item, Incomplete):
         return {
             "kind": INCOMPLETE,
+            "hop": item.hop or None,
             "datacenter": item.datacenter,
             "topic": item.topic,
             "window_start": _known(item.period.since_ms),
@@ -277,6 +277,7 @@ def _to_incomplete(row: Mapping[str, Any]) -> Incomplete:
         producer=row["producer"],
         reason=row["reason"],
         period=Period(_ms(row["window_start"], BEGIN_MS), _ms(row["window_end"], END_MS)),
+        hop=row["hop"] or "",
     )
 
 

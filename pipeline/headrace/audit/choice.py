@@ -43,6 +43,13 @@ def chosen(outcome: Outcome, choice: Choice, names: Mapping[str, ProducerName]) 
         topics={key: counts for key, counts in outcome.topics.items() if choice.has_topic(*key)},
         batches={key: found for key, found in outcome.batches.items() if choice.has_topic(*key)},
         aggregates={key: found for key, found in outcome.aggregates.items() if choice.has_topic(*key)},
+        further={
+            name: replace(
+                found,
+                topics={key: counts for key, counts in found.topics.items() if choice.has_topic(*key)},
+            )
+            for name, found in outcome.further.items()
+        },
         off={key for key in outcome.off if choice.has_topic(*key)},
         hops={key: counts for key, counts in outcome.hops.items() if choice.has_topic(*key[:2])},
         uncounted={item for item in outcome.uncounted if choice.has_topic(*item[1:])},

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from headrace.audit import compaction
 from headrace.audit.evidence import Evidence
@@ -167,7 +167,7 @@ def _judge_hop(judged: Judged, evidence: Evidence, hop: _Hop) -> None:
         (unknown, f"from {source} to {target} may lie in offsets that were never counted"),
     )
     judged.incomplete += [
-        incomplete_of(evidence.stream, f"{found.count} events {reason}", evidence.span(found))
+        incomplete_of(evidence.stream, f"{found.count} events {reason}", evidence.span(found), hop.name)
         for found, reason in reasons
         if found.count
     ]
@@ -229,11 +229,12 @@ def _uncounted(stream: Stream, tier: str) -> str:
     return f", but no counter counts the topic {name} in the {tier} cluster: name it in --topics of headrace audit count"
 
 
-def incomplete_of(stream: Stream, reason: str, period: Period) -> Incomplete:
+def incomplete_of(stream: Stream, reason: str, period: Period, hop: Hop | Literal[""] = "") -> Incomplete:
     return Incomplete(
         datacenter=stream.datacenter,
         topic=stream.topic,
         producer=stream.producer_name,
         reason=reason,
         period=period,
+        hop=hop,
     )

@@ -89,6 +89,10 @@ class Ledger:
     """See the module's text; `late_after_ms` is the bound behind which an event counts as late."""
 
     late_after_ms: int = LATE_AFTER_MS
+    warehouse: str = ""
+    """The name of the further warehouse that this is the ledger of; empty: the first one."""
+    scope: str = ""
+    """The topics that are read, in words; empty: all."""
     read: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to read of each input."""
     counted: set[tuple[Tier, str, str]] = field(default_factory=set)
@@ -113,7 +117,7 @@ class Ledger:
     skipped: dict[Counter, list[tuple[str, Period]]] = field(default_factory=dict)
     """Why offsets were never counted, and the time of the windows that may lie in them; the youngest ones."""
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
-    acceptances: Acceptances = field(default_factory=Acceptances)
+    acceptances: Acceptances = field(init=False)
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
     commits: dict[str, int] = field(default_factory=dict)
@@ -153,7 +157,14 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.latencies = Latencies(self.late_after_ms)
+        self.acceptances = Acceptances(self.warehouse)
         self.copies = Copies(self.reach, self.changes, self._copies_of, self._folded)
+
+    def begun_anew(self) -> Ledger:
+        """Return an empty ledger of the same warehouse and bounds, with what was promised."""
+        anew = Ledger(self.late_after_ms, self.warehouse, self.scope)
+        anew.promised = self.promised
+        return anew
 
     # -- inputs
 

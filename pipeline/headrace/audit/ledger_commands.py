@@ -8,45 +8,40 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 from rich.console import Console
 
-from headrace.audit import promises, state
 from headrace.audit import report as reports
 from headrace.audit.acceptances import open_verdict
-from headrace.audit.archive import Archive
-from headrace.audit.book import Book
+from headrace.audit.auditor import Auditor
 from headrace.audit.choice import Choice, chosen
+from headrace.audit.further import Further
+from headrace.audit.further_options import further_options
 from headrace.audit.garbage import collect_seldom
 from headrace.audit.latency import SPANS
-from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
+from headrace.audit.ledger import LATE_AFTER_MS, Ledger
 from headrace.audit.metrics import AuditMetrics
 from headrace.audit.options import (
     RETRY_SECONDS,
     bootstrap_option,
     stop_on_signals,
 )
-from headrace.audit.outcome import Outcome, Topic
-from headrace.audit.period import ALWAYS, END_MS, Period
-from headrace.audit.reconcile import reconcile
-from headrace.audit.settling import forget_producers, settle
-from headrace.audit.topics import OfflineTopics
-from headrace.audit.warehouse import Warehouse
+from headrace.audit.outcome import Outcome
+from headrace.audit.period import END_MS, Period
 from headrace.audit.watermark import SILENT_AFTER_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import Moment, now_ms
 from headrace.broker.structured_log import configure, get_logger
-from headrace.load.log_client import LogClient
 from headrace.load.options import listener_option, make_folder, warehouse_options
 from headrace.load.pages import serve_pages
 from headrace.load.rounds import Rounds
-from headrace.load.tables import WarehouseError, is_present, open_present
+from headrace.load.tables import WarehouseError, is_present
 
 SAVE_SECONDS: Final = 15.0
 SAVE_PAUSES: Final = 20
@@ -87,126 +82,19 @@ kept_ledger_option: Final = click.option(
 )
 
 
-class Auditor:
-    """The ledger with what feeds it."""
-
-    def __init__(
-        self,
-        bootstrap: Bootstrap,
-        warehouse: str,
-        properties: dict[str, str],
-        directory: Path | None,
-        late_ms: int,
-    ) -> None:
-        self.bootstrap = bootstrap
-        self._topics = OfflineTopics(LogClient(bootstrap, client_id="headrace-audit"))
-        catalog = open_present(warehouse, properties)
-        self._warehouse = Warehouse(catalog)
-        self._archive = Archive(catalog)
-        self._directory = directory
-        self._saver = state.Saver()
-        self.ledger = self._archive.restored(state.load(directory, late_ms))
-        self.book = Book()
-        self.records = self.files = 0
-        """Read so far: messages of topics, data files of tables."""
-
-    def update(self, now_ms: int) -> int:
-        """Read what is new; returns how much. A ledger of another cluster is begun anew."""
-        try:
-            number = self._read()
-        except ForeignLedgerError as error:
-            logger.warning("the ledger is built anew", reason=error)
-            promised = self.ledger.promised
-            self.ledger = self._archive.restored(Ledger(self.ledger.late_after_ms))
-            self.ledger.promised = promised
-            number = self._read()
-        if not self.ledger.unread:
-            self.ledger.rebuilt.clear()
-        self.ledger.settle(now_ms)
-        return number
-
-    def settle(self, now_ms: int, silent_after_seconds: float) -> None:
-        """Make facts of what can be settled."""
-        settle(self.ledger, self.book, now_ms, round(silent_after_seconds * 1000))
-
-    def read_settled(self, period: Period) -> None:
-        """Read what is settled of a period."""
-        self._archive.read_into(self.ledger, period)
-
-    def rows_of(self, topic: Topic, period: Period) -> int:
-        """Return how many rows of events the topic's table has whose time is in a period."""
-        return self._warehouse.rows_of(topic, period)
-
-    def keep(self, directory: Path, *, with_settled: bool) -> None:
-        """Save the ledger, then write what is settled to the tables, if that is due; what cannot be written is later."""
-        is_due = with_settled and self.ledger.facts.begin_batch()
-        self._saver.save(self.ledger, directory)
-        if not is_due:
-            return
-        try:
-            self._archive.write(self.ledger.facts, self.ledger.producers)
-            forget_producers(self.ledger, [*self.ledger.producers])
-            self._archive.merge(self.ledger.facts)
-        except Exception as error:  # what a catalog raises is its own matter
-            logger.warning("what is settled is written to the warehouse later", reason=error)
-
-    def judged(self, now_ms: int, silent_after_seconds: float, period: Period = ALWAYS) -> Outcome:
-        """Judge what is known without telling a watermark: nothing is written, so that anybody who may read may ask."""
-        return reconcile(
-            self.ledger, now_ms, period=period, silent_after_ms=round(silent_after_seconds * 1000)
-        )
-
-    def outcome(self, now_ms: int, silent_after_seconds: float, period: Period = ALWAYS) -> Outcome:
-        """Judge what is known; its watermarks are kept in the folder first. One that cannot be kept is not told."""
-        silent_after_ms = round(silent_after_seconds * 1000)
-        outcome = reconcile(
-            self.ledger, now_ms, period=period, silent_after_ms=silent_after_ms, book=self.book
-        )
-        if self._directory is None:
-            return outcome
-        told = dict(self.ledger.promised)
-        self.ledger.promise(outcome.watermarks)
-        try:
-            self.ledger.promised = promises.keep(self._directory, self.ledger.promised)
-        except OSError as error:
-            logger.warning("no new watermark is told, since it cannot be kept", reason=error)
-            self.ledger.promised = told
-        outcome.watermarks = {key: promise.until_ms for key, promise in self.ledger.promised.items()}
-        return outcome
-
-    @property
-    def lag(self) -> dict[str, int]:
-        """By topic, the offsets that were there when it was read last, and are not read."""
-        return self._topics.lag(self.ledger)
-
-    @property
-    def hindrance(self) -> str:
-        """Why the last reading read nothing of the cluster although it ended."""
-        if self._topics.reached:
-            return ""
-        if self.ledger.unread:
-            return f"no leader answers of its {len(self.ledger.unread)} partitions"
-        return "the offline cluster has no topic of counts, accounts or arrivals; brokers with a mirror and counters make them"
-
-    def _read(self) -> int:
-        records = self._topics.read_into(self.ledger)
-        self.records += records
-        files = self._warehouse.read_into(self.ledger)
-        self.files += files
-        return records + files
-
-
 def open_auditor(
     bootstrap: Bootstrap,
     warehouse: str,
     properties: dict[str, str],
     directory: Path | None,
     late_after_seconds: float,
+    further: Sequence[Further] = (),
 ) -> Auditor:
-    """The auditor of a warehouse that is there, with the ledger of a folder if one is named."""
+    """The auditor of a warehouse that is there and of further ones, with the ledgers of a folder if one is named."""
     try:
         collect_seldom()
-        return Auditor(bootstrap, warehouse, properties, directory, round(late_after_seconds * 1000))
+        first = Further(name="", location=warehouse, properties=properties)
+        return Auditor(bootstrap, first, directory, round(late_after_seconds * 1000), further)
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
 
@@ -226,19 +114,22 @@ def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
         catalog_properties: dict[str, str],
         late_after_seconds: float,
         directory: Path | None,
+        further: tuple[Further, ...],
         **options: Any,
     ) -> Any:
         opened = functools.partial(
-            open_auditor, bootstrap, warehouse, catalog_properties, directory, late_after_seconds
+            open_auditor, bootstrap, warehouse, catalog_properties, directory, late_after_seconds, further
         )
         return command(*arguments, opened=opened, **options)
 
-    return bootstrap_option(warehouse_options(late_option(silent_option(kept_ledger_option(naming)))))
+    named = further_options(late_option(silent_option(kept_ledger_option(naming))))
+    return bootstrap_option(warehouse_options(named))
 
 
 @click.command()
 @bootstrap_option
 @warehouse_options
+@further_options
 @late_option
 @silent_option
 @click.option(
@@ -256,6 +147,7 @@ def watch(
     bootstrap: Bootstrap,
     warehouse: str,
     catalog_properties: dict[str, str],
+    further: tuple[Further, ...],
     late_after_seconds: float,
     silent_after_seconds: float,
     directory: Path,
@@ -276,7 +168,7 @@ def watch(
     serve_pages(metrics_listener, metrics.registry, rounds)
     if not _await_warehouse(warehouse, catalog_properties, rounds, stop):
         return
-    auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds, further)
     logger.info("watching")
     saved = archived = time.monotonic()
     changed, save_seconds = 0, SAVE_SECONDS
@@ -398,7 +290,7 @@ def read_all(auditor: Auditor) -> None:
     for attempt in range(1, REPORT_ATTEMPTS_MAX + 1):
         try:
             auditor.update(now_ms())
-            auditor.ledger.latencies.join(now_ms(), is_last=True)
+            auditor.observe_waiting(now_ms())
             return
         except (ConnectionFailedError, KafkaError) as error:
             raise click.ClickException(f"the offline cluster does not answer: {error}") from error

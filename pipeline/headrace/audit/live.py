@@ -26,7 +26,14 @@ from headrace.audit.windows import ProducerName
 
 Row = Mapping[str, Any]
 TIERS: Final = ("produced", "live", "offline", "warehouse")
-PLACES: Final = ("topics", "rejected_topics", "header_topics", "off_topics", "partitions")
+PLACES: Final = (
+    "topics",
+    "rejected_topics",
+    "header_topics",
+    "warehouse_topics",
+    "off_topics",
+    "partitions",
+)
 STATES: Final = ("open", "accepted")
 KINDS: Final = ("loss", "duplicate", "late", "truncation", "recreation")
 TEXT_LENGTH_MAX: Final = 200

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,7 @@ from headrace.audit.acceptances import Acceptances
 from headrace.audit.clocks import Skews
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import BatchTopic, Counts, Outcome, Topic, open_windows
+from headrace.audit.outcome import OVERALL, BatchTopic, Counts, Outcome, Topic, open_windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.period import Period
 from headrace.audit.windows import WINDOW_SIZE_MS
@@ -24,6 +25,8 @@ from headrace.audit.windows import WINDOW_SIZE_MS
 FAULTS: Final = ("loss", "duplicate")
 RECENT_MS: Final = 600_000
 OPEN_WINDOWS_MS: Final = 86_400_000
+Faults = tuple[tuple[int, int], tuple[int, int]]
+"""Events lost and doubled, and how many of both are accepted."""
 
 
 class AuditMetrics:
@@ -56,6 +59,22 @@ class AuditMetrics:
                 ("compacted", "Events that compaction removed before they were counted"),
             )
         }
+        places = ["warehouse", *labels]
+        self._further = {
+            name: Gauge(f"headrace_audit_further_{name}", text, places, registry=self.registry)
+            for name, text in (
+                ("warehouse", "Events counted in a further warehouse"),
+                ("lost", "Events lost between the offline cluster and a further warehouse"),
+                ("duplicated", "Copies too many in a further warehouse"),
+                ("under_way", "Events that a further warehouse does not have yet"),
+            )
+        }
+        self._further_complete_until = Gauge(
+            "headrace_audit_further_complete_until_seconds",
+            "Time up to which all tables of a further warehouse are whole, since the epoch",
+            ["warehouse"],
+            registry=self.registry,
+        )
         self._complete_until = Gauge(
             "headrace_audit_complete_until_seconds",
             "Time up to which everything is whole, since the epoch",
@@ -127,7 +146,7 @@ class AuditMetrics:
 
     def _disk(self) -> Iterator[Metric]:
         with suppress(OSError):
-            size = sum(file.stat().st_size for file in self._state.iterdir())
+            size = sum(file.stat().st_size for file in self._state.rglob("*") if file.is_file())
             usage = shutil.disk_usage(self._state)
             yield GaugeMetricFamily("headrace_audit_state_bytes", "Bytes of the state's files.", size)
             yield GaugeMetricFamily(
@@ -143,11 +162,14 @@ class AuditMetrics:
 
     def observe(self, outcome: Outcome, ledger: Ledger, now_ms: int) -> None:
         accepted = ledger.acceptances.sums()
-        aggregates = dict(_aggregate_faults(outcome, ledger.acceptances))
+        besides: dict[Topic, list[Faults]] = {}
+        for key, sums in chain(
+            _aggregate_faults(outcome, ledger.acceptances), _further_faults(outcome, ledger.acceptances)
+        ):
+            besides.setdefault(key, []).append(sums)
         for key, found in outcome.topics.items():
             counts, known = replace(found), accepted.get(key, (0, 0))
-            if key in aggregates:
-                further, of_these = aggregates[key]
+            for further, of_these in besides.get(key, ()):
                 counts.lost += further[0]
                 counts.duplicated += further[1]
                 known = (known[0] + of_these[0], known[1] + of_these[1])
@@ -157,6 +179,7 @@ class AuditMetrics:
                     gauge.labels(*key).set(getattr(counts, name))
             self._observe_open(key, counts, known)
         self._observe_batches(outcome, ledger.acceptances)
+        self._observe_further(outcome)
         self._complete_until.set((outcome.complete_until or 0) / 1000)
         for key in outcome.topics:
             self._topic_complete_until.labels(*key).set(outcome.watermarks.get(key, 0) / 1000)
@@ -177,6 +200,13 @@ class AuditMetrics:
         for name, known in zip(("lost", "duplicated"), accepted, strict=True):
             self._counts[f"open_{name}"].labels(*key).set(max(0, getattr(found, name) - known))
 
+    def _observe_further(self, outcome: Outcome) -> None:
+        for name, found in outcome.further.items():
+            for key, counts in found.topics.items():
+                for figure, gauge in self._further.items():
+                    gauge.labels(name, *key).set(getattr(counts, figure))
+            self._further_complete_until.labels(name).set(found.watermarks.get(OVERALL, 0) / 1000)
+
     def _observe_batches(self, outcome: Outcome, acceptances: Acceptances) -> None:
         accepted = {key: [0, 0] for key in outcome.batches}
         for item in outcome.findings:
@@ -191,9 +221,15 @@ class AuditMetrics:
             self._observe_open(key, found, (lost, duplicated))
 
 
-def _aggregate_faults(
-    outcome: Outcome, acceptances: Acceptances
-) -> Iterator[tuple[Topic, tuple[tuple[int, int], tuple[int, int]]]]:
+def _further_faults(outcome: Outcome, acceptances: Acceptances) -> Iterator[tuple[Topic, Faults]]:
+    """Yield what of each topic is lost and doubled in further warehouses, and how much of that is accepted."""
+    for name, found in outcome.further.items():
+        accepted = acceptances.sums(name)
+        for key, counts in found.topics.items():
+            yield key, ((counts.lost, counts.duplicated), accepted.get(key, (0, 0)))
+
+
+def _aggregate_faults(outcome: Outcome, acceptances: Acceptances) -> Iterator[tuple[Topic, Faults]]:
     """Yield what of each topic is lost and doubled in its aggregate, and how much of that is accepted."""
     accepted = {key: [0, 0] for key in outcome.aggregates}
     for item in outcome.findings:

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from headrace.audit.batch_counts import Sums
+from headrace.audit.histogram import Histogram
 from headrace.audit.latency import Hop
 from headrace.audit.parcels import Tier
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
@@ -52,6 +53,8 @@ class Finding:
     first_offset: int = -1
     last_offset: int = -1
     reason: str = ""
+    warehouse: str = ""
+    """The further warehouse that it is about; empty: the first one, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +66,10 @@ class Incomplete:
     producer: str
     reason: str
     period: Period = ALWAYS
+    hop: Hop | Literal[""] = ""
+    """Where it is of one hop alone."""
+    warehouse: str = ""
+    """As in `Finding`."""
 
 
 @dataclass(slots=True)
@@ -113,6 +120,17 @@ class AggregateTopic:
     verdict: Verdict
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FurtherWarehouse:
+    """What is known of a further warehouse: by topic what the offline cluster and it have, and the faults of the hop to it."""
+
+    topics: Mapping[Topic, Counts]
+    watermarks: Mapping[Topic, int]
+    """As in `Outcome`, of this warehouse's tables."""
+    latencies: Mapping[str, Histogram]
+    """Those that end in it, by span."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     """What the audit says of a period."""
@@ -127,6 +145,8 @@ class Outcome:
     batches: dict[Topic, BatchTopic] = field(default_factory=dict)
     """The topics that are counted by their batch headers."""
     aggregates: dict[Topic, AggregateTopic] = field(default_factory=dict)
+    further: dict[str, FurtherWarehouse] = field(default_factory=dict)
+    """By name; what was found there is among `findings` and `incomplete`, and in no other number here."""
     off: set[Topic] = field(default_factory=set)
     """The topics that are not audited now: nothing here is about them."""
     hops: dict[tuple[str, str, Hop], Counts] = field(default_factory=dict)

@@ -17,8 +17,8 @@ from headrace.audit.markup import ROWS_MAX, Html, Links, moment, more, number, t
 from headrace.audit.plots import latency_plots
 from headrace.audit.report import sentence
 from headrace.audit.timeline import Minutes, timeline
-from headrace.audit.topic_tables import partitions, topics
-from headrace.audit.wording import duration, hop_name, skew
+from headrace.audit.topic_tables import partitions, topics, warehouses
+from headrace.audit.wording import duration, hop_name, hop_of, skew
 
 SKEWS_MAX: Final = 10
 """Pairs of hosts on the page whose clocks differ."""
@@ -94,7 +94,7 @@ def sections(report: Row, minutes: Minutes, now_ms: int, links: Links) -> dict[s
     """Return the parts of the page that tell of all that is reported, by their names."""
     return {
         "verdict": _verdict(report),
-        "way": _topology(report, links),
+        "way": _topology(report, links) + warehouses(report["warehouses"]),
         "time": timeline(minutes, report["findings"], now_ms),
         "latency": _latencies(report),
         "footer": _footer(report),
@@ -219,7 +219,7 @@ def findings_table(findings: Sequence[Row], *, may_accept: bool = False) -> str:
     rows = [
         [
             item["kind"],
-            hop_name(item["hop"]),
+            hop_of(item),
             item["datacenter"],
             item["topic"],
             item["server"],
@@ -274,8 +274,13 @@ def reasons_table(reasons: Sequence[Row]) -> str:
     if not reasons:
         return '<p class="nothing">None: everything is judged.</p>'
     titles = ["datacenter", "topic", *_PRODUCER, "reason"]
-    rows = [[item[title] for title in titles] for item in reasons[:ROWS_MAX]]
+    rows = [[*(item[title] for title in titles[:-1]), _reason(item)] for item in reasons[:ROWS_MAX]]
     return table(titles, rows) + more(reasons)
+
+
+def _reason(item: Row) -> str:
+    warehouse = item.get("warehouse")
+    return f"warehouse {warehouse}: {item['reason']}" if warehouse else str(item["reason"])
 
 
 def _footer(report: Row) -> str:

@@ -241,6 +241,7 @@ def _add_passings(outcome: Outcome, ledger: Ledger) -> None:
                     f"{item.place.partition}, which are not all counted in the offline cluster, so that it is unknown what was "
                     f"lost there ({item.kind}: {item.reason})",
                     period=Period(item.at_ms, item.at_ms + 1),
+                    hop="offline_to_warehouse",
                 )
             )
 

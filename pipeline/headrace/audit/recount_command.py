@@ -9,8 +9,9 @@ from typing import NamedTuple
 import click
 from rich.console import Console
 
+from headrace.audit.auditor import Auditor
 from headrace.audit.count import census
-from headrace.audit.ledger_commands import Auditor, OpenAuditor, read_all, reader_options
+from headrace.audit.ledger_commands import OpenAuditor, read_all, reader_options
 from headrace.audit.outcome import Counts, Topic
 from headrace.audit.period import Period
 from headrace.audit.report import time_text

@@ -11,10 +11,20 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from headrace.audit.acceptances import accepted_sums, id_of, open_verdict
+from headrace.audit.further import verdict_at
 from headrace.audit.judge import ENDS
 from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import AggregateTopic, BatchTopic, Counts, Finding, Incomplete, Outcome, windows
+from headrace.audit.outcome import (
+    OVERALL,
+    AggregateTopic,
+    BatchTopic,
+    Counts,
+    Finding,
+    Incomplete,
+    Outcome,
+    windows,
+)
 from headrace.audit.parcels import is_rejected
 from headrace.audit.partitions import PartitionRow, partition_rows
 from headrace.audit.period import BEGIN_MS, END_MS, Period
@@ -59,6 +69,13 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
         "rejected_topics": _topics(outcome, ledger, rejected=True),
         "header_topics": [_batch_topic(key, found) for key, found in sorted(outcome.batches.items())],
         "aggregate_topics": [_aggregate(key, found) for key, found in sorted(outcome.aggregates.items())],
+        "warehouses": [_warehouse(name, outcome, ledger) for name in outcome.further],
+        "warehouse_topics": [
+            {"name": name, "datacenter": key[0], "topic": key[1], **_at_warehouse(counts)}
+            | {"complete_until": time_text(found.watermarks.get(key))}
+            for name, found in outcome.further.items()
+            for key, counts in sorted(found.topics.items())
+        ],
         "off_topics": [
             {"datacenter": datacenter, "topic": topic} for datacenter, topic in sorted(outcome.off)
         ],
@@ -203,6 +220,25 @@ def _aggregate(key: tuple[str, str], found: AggregateTopic) -> dict[str, Any]:
     }
 
 
+def _warehouse(name: str, outcome: Outcome, ledger: Ledger) -> dict[str, Any]:
+    found = outcome.further[name]
+    totals = Counts()
+    for counts in found.topics.values():
+        totals.add(counts)
+    return {
+        "name": name,
+        "verdict": verdict_at(outcome, name),
+        "complete_until": time_text(found.watermarks.get(OVERALL)),
+        "totals": _at_warehouse(totals),
+        "accepted": accepted_sums(outcome, ledger.acceptances, name)._asdict(),
+        "latency_seconds": {span: histogram.summary() for span, histogram in found.latencies.items()},
+    }
+
+
+def _at_warehouse(counts: Counts) -> dict[str, int]:
+    return {"offline": counts.offline, "warehouse": counts.warehouse, **_faults(counts)}
+
+
 def _partition(row: PartitionRow) -> dict[str, Any]:
     copied_until_ms = row.pop("copied_until_ms")
     return {**row, "copied_until": time_text(copied_until_ms)}
@@ -230,6 +266,8 @@ def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
         }
     if item.reason:
         fields["reason"] = item.reason
+    if item.warehouse:
+        fields["warehouse"] = item.warehouse
     return {
         **fields,
         "what": fault(fields),
@@ -270,6 +308,7 @@ def _incomplete(item: Incomplete, ledger: Ledger) -> dict[str, Any]:
         **_place(item.producer, ledger),
         "producer": item.producer,
         "reason": item.reason,
+        **({"warehouse": item.warehouse} if item.warehouse else {}),
         **_period(item.period, None),
     }
 
@@ -307,7 +346,7 @@ def sentence(report: Mapping[str, Any]) -> str:
                 f"Of {totals['produced']:,} events {totals['compacted']:,} were removed by compaction, as the cleanup.policy of "
                 "their topics says; all others arrived in the warehouse, each exactly once."
             )
-        return f"{arrived}{also}{_copied(report)}{_unacknowledged(report)}{_beyond(report)}".strip()
+        return f"{arrived}{also}{_copied(report)}{_loaded(report)}{_unacknowledged(report)}{_beyond(report)}".strip()
     facts = []
     if totals["lost"]:
         facts.append(f"{totals['lost']:,} events are lost")
@@ -315,6 +354,7 @@ def sentence(report: Mapping[str, Any]) -> str:
         facts.append(f"{totals['duplicated']:,} copies are too many")
     if totals["under_way"]:
         facts.append(f"{totals['under_way']:,} events are on their way")
+    facts += _at_further(report)
     facts += _uncounted(report)
     facts += _unaccounted(report)
     facts += [f"{item['kind']}: {fault(item)}" for item in _faulty(report)[:NAMED_MAX]]
@@ -353,6 +393,23 @@ def _copied(report: Mapping[str, Any]) -> str:
         f" All {messages:,} messages of {topics} that the live clusters have are in the offline cluster, by their batch headers; "
         "what their producers sent nobody claims."
     )
+
+
+def _loaded(report: Mapping[str, Any]) -> str:
+    """Say what further warehouses have, all of which are complete."""
+    told = [f"{row['totals']['warehouse']:,} in {row['name']}" for row in report["warehouses"]]
+    return f" So did those of the further warehouses: {', '.join(told)}." if told else ""
+
+
+def _at_further(report: Mapping[str, Any]) -> list[str]:
+    """Say how much is wrong on the way to further warehouses."""
+    words = {"lost": "are lost", "duplicated": "are too many", "under_way": "are on their way"}
+    return [
+        f"{row['totals'][name]:,} events {word} from the offline cluster to the further warehouse {row['name']}"
+        for row in report["warehouses"]
+        for name, word in words.items()
+        if row["totals"][name]
+    ]
 
 
 def _beyond(report: Mapping[str, Any]) -> str:

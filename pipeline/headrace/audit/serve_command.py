@@ -14,11 +14,11 @@ import click
 
 from headrace.audit.acceptance_log import AcceptanceLog, NotKeptError
 from headrace.audit.acceptances import to_accept, to_reopen
+from headrace.audit.auditor import Auditor
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger_commands import (
     READ_FAILURES,
     REPORTED_MS,
-    Auditor,
     OpenAuditor,
     reader_options,
 )

@@ -76,20 +76,27 @@ class Saver:
         return f"{around[0]},[{','.join(held)}],{around[1]}]]"
 
 
-def load(directory: Path | None, late_after_ms: int) -> Ledger:
-    """Return the saved ledger, or an empty one when there is none of this version and bound, with what was promised."""
+def load(directory: Path | None, late_after_ms: int, warehouse: str = "", scope: str = "") -> Ledger:
+    """Return the saved ledger, or an empty one when there is none of this version, bound, warehouse and scope, with what was
+    promised.
+    """
+    ledger = Ledger(late_after_ms, warehouse, scope)
     if directory is None:
-        return Ledger(late_after_ms)
-    ledger = Ledger(late_after_ms)
+        return ledger
     try:
         with nothing_collected():
             fields = json.loads((directory / FILE).read_text(encoding="utf-8"))
-            if fields["version"] in READABLE and fields["late_after_ms"] == late_after_ms:
+            if fields["version"] in READABLE and _settings(fields) == (late_after_ms, warehouse, scope):
                 ledger = from_json(fields)
     except (OSError, ValueError, KeyError, TypeError):
         pass
     ledger.promised = promises.load(directory)
     return ledger
+
+
+def _settings(fields: Any) -> tuple[int, str, str]:
+    """Return what a ledger was made for; a name or scope of none is that of the first warehouse."""
+    return fields["late_after_ms"], fields.get("warehouse", ""), fields.get("scope", "")
 
 
 def as_json(ledger: Ledger) -> dict[str, Any]:
@@ -103,6 +110,8 @@ def _sections(ledger: Ledger) -> dict[str, Any]:
     return {
         "version": VERSION,
         "late_after_ms": ledger.late_after_ms,
+        "warehouse": ledger.warehouse,
+        "scope": ledger.scope,
         "read": _pairs(ledger.read),
         "counted": sorted(ledger.counted),
         "compacted": sorted(ledger.compacted),
@@ -161,7 +170,7 @@ def _sections(ledger: Ledger) -> dict[str, Any]:
 
 def from_json(fields: Any) -> Ledger:
     """Undo `as_json`."""
-    ledger = Ledger(fields["late_after_ms"])
+    ledger = Ledger(*_settings(fields))
     ledger.read = {TopicPartition(*key): value for *key, value in fields["read"]}
     _take_reach(ledger.reach, fields)
     ledger.counted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("counted", ())} or {

@@ -9,14 +9,15 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
-from headrace.audit.acceptances import accepted_sums
+from headrace.audit.acceptances import Acceptances, AcceptedSums, accepted_sums
+from headrace.audit.further import faults
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger_commands import (
     OpenAuditor,
     read_all,
     reader_options,
 )
-from headrace.audit.outcome import BatchTopic, Counts
+from headrace.audit.outcome import BatchTopic, Counts, Outcome
 from headrace.audit.period import END_MS, Period
 from headrace.audit.recent import Figures, RecentLatencies
 from headrace.audit.report import named
@@ -67,7 +68,9 @@ def status(
         totals.add(counts)
     for found_by_headers in outcome.batches.values():
         totals.add(_faults(found_by_headers))
-    accepted = accepted_sums(outcome, auditor.ledger.acceptances)
+    for at_further in faults(outcome).values():
+        totals.add(at_further)
+    accepted = _accepted(outcome, auditor.ledger.acceptances)
     hops = latencies(auditor.ledger.latencies.recent, period)
     found = {
         "verdict": outcome.verdict,
@@ -85,6 +88,14 @@ def status(
         _print(found)
     is_new = totals.lost > accepted.lost or totals.duplicated > accepted.duplicated
     sys.exit(1 if is_new or found["slower"] else 0)
+
+
+def _accepted(outcome: Outcome, acceptances: Acceptances) -> AcceptedSums:
+    """Return what is accepted of all warehouses."""
+    sums = [accepted_sums(outcome, acceptances, name) for name in ("", *outcome.further)]
+    return AcceptedSums(
+        sums[0].findings, sum(item.lost for item in sums), sum(item.duplicated for item in sums)
+    )
 
 
 def _faults(found: BatchTopic) -> Counts:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, Final
 
 from headrace.audit.markup import ROWS_MAX, Html, Links, Row, moment, more, number, table
-from headrace.audit.wording import unknown_topics
+from headrace.audit.wording import duration, unknown_topics
 
 _MADE_OF: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "live": ("partitions", {}),
@@ -40,6 +40,15 @@ _HEADER_NUMBERS: Final = (
     "aborted",
     "control_batches",
 )
+_WAREHOUSE_NUMBERS: Final = (
+    "offline",
+    "warehouse",
+    "lost",
+    "duplicated",
+    "under_way",
+    "unknown",
+    "compacted",
+)
 _WRONG: Final = ("lost", "duplicated", "under_way")
 
 
@@ -59,6 +68,7 @@ def topics(report: Row, links: Links) -> str:
         found
         + _header_topics(report["header_topics"], links)
         + _aggregates(report["aggregate_topics"], links)
+        + _warehouse_topics(report["warehouse_topics"], links)
         + _off_topics(report["off_topics"])
     )
 
@@ -121,6 +131,54 @@ def _aggregates(rows: Sequence[Row], links: Links) -> str:
     text = "Topics of the offline cluster that several datacenters share: what each of them has, and what of it arrived there."
     found = table(titles, cells, numbers=range(2, len(titles) - 1)) + more(rows)
     return f"<h3>Aggregates</h3><p>{text}</p>{found}"
+
+
+def warehouses(rows: Sequence[Row]) -> str:
+    """Return a table of the further warehouses, each a tier of its own behind the offline cluster."""
+    if not rows:
+        return ""
+    titles = ["warehouse", *(name.replace("_", " ") for name in _WAREHOUSE_NUMBERS), "mean", "p99"]
+    cells = [
+        [
+            row["name"],
+            *(f"{row['totals'][name]:,}" for name in _WAREHOUSE_NUMBERS),
+            *(_latency(row["latency_seconds"].get("offline_to_warehouse"), name) for name in ("mean", "p99")),
+            moment(row["complete_until"]),
+            row["verdict"],
+        ]
+        for row in rows
+    ]
+    found = table([*titles, "whole until", "verdict"], cells, numbers=range(1, len(titles)))
+    return f"<h3>Further warehouses</h3><p>Each with the hop from the offline cluster to it, and its latency.</p>{found}"
+
+
+def _latency(values: Row | None, name: str) -> str:
+    return duration(values[name]) if values else "-"
+
+
+def _warehouse_topics(rows: Sequence[Row], links: Links) -> str:
+    """Return a table of the topics of the further warehouses."""
+    if not rows:
+        return ""
+    cells = [
+        [
+            row["name"],
+            row["datacenter"],
+            row["topic"],
+            *(_count(row, name, (), links) for name in _WAREHOUSE_NUMBERS),
+            moment(row["complete_until"]),
+        ]
+        for row in _worst_first(rows)[:ROWS_MAX]
+    ]
+    titles = [
+        "warehouse",
+        "datacenter",
+        "topic",
+        *(name.replace("_", " ") for name in _WAREHOUSE_NUMBERS),
+        "whole until",
+    ]
+    found = table(titles, cells, numbers=range(3, len(titles) - 1)) + more(rows)
+    return f"<h3>Further warehouses</h3>{found}"
 
 
 def _off_topics(rows: Sequence[Row]) -> str:

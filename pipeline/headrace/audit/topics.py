@@ -7,7 +7,8 @@ skipped in silence.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from fastavro import schemaless_reader
@@ -22,6 +23,8 @@ from headrace.audit.records import (
     ARRIVALS_TOPIC,
     COUNTS_TOPIC,
     FINDINGS_TOPIC,
+    Barrier,
+    CountRecord,
     decode,
     decode_arrival,
     decode_finding,
@@ -45,10 +48,11 @@ PROCESS_SIZE_MIN: Final = 3
 
 
 class OfflineTopics:
-    """Reads count records, accounts, arrivals and findings."""
+    """Reads count records, accounts, arrivals and findings; `wanted`: of which topics of the cluster, of all unless told."""
 
-    def __init__(self, client: LogClient) -> None:
+    def __init__(self, client: LogClient, wanted: Container[str] | None = None) -> None:
         self._client = client
+        self._wanted = wanted
         self._ends: dict[TopicPartition, int] = {}
         """Of those whose leaders answered last time."""
 
@@ -111,7 +115,7 @@ class OfflineTopics:
                             del ledger.problems[gone]
                         gone = ""
                     for offset, key, value in _messages(part):
-                        take(ledger, partition, offset, key, value, self._client.leader_host)
+                        take(ledger, partition, offset, key, value, self._client.leader_host, self._wanted)
                         number += 1
                 ledger.read[partition] = chunk.next_offset
         except StandstillError as error:
@@ -133,33 +137,53 @@ def take(
     key: bytes | None,
     value: bytes | None,
     host_of: Callable[[TopicPartition], str] = lambda _: NOBODY,
+    wanted: Container[str] | None = None,
 ) -> None:
-    """Give one message to the ledger; `host_of` tells which host leads a partition: who leads a copy appends to it."""
+    """Give one message to the ledger, where it is of a topic that is wanted.
+
+    `host_of` tells which host leads a partition: who leads a copy appends to it.
+    """
     topic = partition.topic
     try:
         if topic == ARRIVALS_TOPIC:
             arrival = decode_arrival(key, value)
-            if arrival is not None:
+            if arrival is not None and (wanted is None or arrival.partition.topic in wanted):
                 ledger.on_arrival(arrival, host_of(arrival.partition))
         elif topic == FINDINGS_TOPIC:
             ledger.on_mirror_finding(decode_finding(value))
         elif topic == ACCEPTANCES_TOPIC:
             ledger.acceptances.take(acceptances.decode(value))
         elif split_topic(topic)[1] == MONITORING_TOPIC:
-            ledger.on_account(partition, offset, _account(value))
+            event = _account(value)
+            if wanted is None or f"{split_topic(topic)[0]}.{event.topic}" in wanted:
+                ledger.on_account(partition, offset, event)
         else:
-            _take_count(ledger, topic, value)
+            _take_count(ledger, topic, value, wanted)
     except Exception as error:  # fastavro raises what it likes for bytes that are not of its schema
         where = f"offset {offset} of {topic}-{partition.partition}"
         ledger.problem(f"{where} is not readable: {type(error).__name__}: {error}"[:500])
 
 
-def _take_count(ledger: Ledger, topic: str, value: bytes | None) -> None:
+def _take_count(ledger: Ledger, topic: str, value: bytes | None, wanted: Container[str] | None) -> None:
     record = decode(value)
     expected = ("offline", record.datacenter) if topic == COUNTS_TOPIC else ("live", split_topic(topic)[0])
     if (record.tier, record.datacenter) != expected:
         raise ValueError(f"a count of {record.tier} tier of {record.datacenter} does not belong here")
-    ledger.on_count(record)
+    narrowed = record if wanted is None else _narrowed(record, wanted)
+    if narrowed is not None:
+        ledger.on_count(narrowed)
+
+
+def _narrowed(record: CountRecord, wanted: Container[str]) -> CountRecord | None:
+    """Return what of a count record is of the topics that are wanted, which go by their names in the offline cluster."""
+    prefix = f"{record.datacenter}." if record.tier == "live" else ""
+    if not isinstance(record, Barrier):
+        return record if prefix + record.partition.topic in wanted else None
+    return replace(
+        record,
+        counted={key: end for key, end in record.counted.items() if prefix + key.topic in wanted},
+        whole=frozenset(topic for topic in record.whole if prefix + topic in wanted),
+    )
 
 
 def _account(value: bytes | None) -> MonitoringEvent:

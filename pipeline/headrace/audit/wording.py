@@ -32,12 +32,14 @@ def reason(item: Row) -> str:
     """Say why a report is not complete: of whom, of which topic, and what it is."""
     place = " of ".join(part for part in (who(item), item["topic"]) if part)
     place += f" in {item['datacenter']}" if item["datacenter"] else ""
+    if item.get("warehouse"):
+        place = f"{place}, warehouse {item['warehouse']}" if place else f"warehouse {item['warehouse']}"
     return f"{place}: {item['reason']}" if place else str(item["reason"])
 
 
 def fault(item: Row) -> str:
     """Say what was lost, doubled or late: whose events, how many, where, and why where that is known."""
-    where = f"{item['topic']} in {item['datacenter']} from {hop_name(item['hop'])}"
+    where = f"{item['topic']} in {item['datacenter']} from {hop_of(item)}"
     why = ""
     if "partition" in item:
         offsets = f"offsets {item['first_offset']} to {item['last_offset']} of partition {item['partition']}"
@@ -132,6 +134,12 @@ def duration(seconds: float) -> str:
 
 def hop_name(hop: str) -> str:
     return hop.replace("_", " ")
+
+
+def hop_of(item: Row) -> str:
+    """Name the hop of a finding, and the further warehouse that it leads to."""
+    name = hop_name(item["hop"])
+    return f"{name} {item['warehouse']}" if item.get("warehouse") else name
 
 
 def unknown_topics(report: Row) -> set[tuple[str, str]]:

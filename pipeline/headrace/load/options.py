@@ -35,17 +35,22 @@ def _properties_of_files(
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     for path in paths:
-        found |= _properties_of_file(path)
+        found |= properties_of_file(path)
     return found
 
 
-def _properties_of_file(path: Path) -> dict[str, str]:
+def properties_of_file(path: Path, option: str | None = None) -> dict[str, str]:
+    """Return a catalog's properties.
+
+    Raises:
+        BadParameter: the file cannot be read; names the option, where it is told.
+    """
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ConfigurationError) as error:
         # Only the error's kind: what a line of the file says may be a key.
         reason = error.strerror if isinstance(error, OSError) else "it is no properties file in UTF-8"
-        raise click.BadParameter(f"{path} cannot be read: {reason}.") from None
+        raise click.BadParameter(f"{path} cannot be read: {reason}.", param_hint=option) from None
 
 
 def warehouse_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -147,6 +147,15 @@ def test_an_alert_is_told_apart_from_what_looks_like_it(tmp_path: Path) -> None:
     run(story(told_by(IDLE), {BEGIN: (), END - 1: (), END + 30: ()}), tmp_path)
 
 
+def test_a_further_warehouse_that_falls_behind_is_told_while_the_first_one_does_not(tmp_path: Path) -> None:
+    series: dict[str, Value] = {
+        "headrace_audit_complete_until_seconds": lambda minute: 60.0 * minute,
+        'headrace_audit_further_complete_until_seconds{warehouse="archive"}': falls_behind,
+        f"headrace_audit_open_windows{{{TOPIC}}}": turns(1, 9),
+    }
+    run(story(series, {BEGIN - 1: (), END - 1: ["HeadraceWatermarkBehind"]}), tmp_path)
+
+
 def test_a_test_of_rules_can_fail(tmp_path: Path) -> None:
     healthy = {"headrace_load_findings": turns(0, 0)}
     with pytest.raises(AssertionError, match="HeadraceLoadStandsStill"):

@@ -10,10 +10,11 @@ import pytest
 from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
 from click.testing import CliRunner
 
+from headrace.audit import auditor as auditors
 from headrace.audit import ledger_commands, promises
+from headrace.audit.auditor import Auditor
 from headrace.audit.book import Book
 from headrace.audit.ledger import Promise
-from headrace.audit.ledger_commands import Auditor
 from headrace.audit.settling import SETTLED_AFTER_MS, STEP_MS, settle
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.load.tables import open_catalog
@@ -24,7 +25,7 @@ OVERALL = ("", "")
 def auditor(pipeline: Pipeline, directory: Path | None) -> Auditor:
     """Return an auditor of what is in memory: it reads neither topics nor tables."""
     found = object.__new__(Auditor)
-    found.ledger, found.book, found._directory = pipeline.ledger, Book(), directory
+    found.ledger, found.book, found._directory, found.further = pipeline.ledger, Book(), directory, []
     return found
 
 
@@ -64,7 +65,7 @@ class NoTopics:
 
     reached = 1
 
-    def __init__(self, _: object) -> None:
+    def __init__(self, *_: object) -> None:
         pass
 
     def read_into(self, _: object) -> int:
@@ -74,7 +75,7 @@ class NoTopics:
 @pytest.fixture
 def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The options of a report on a loss that was settled and kept, and of which the topics tell nothing any more."""
-    monkeypatch.setattr(ledger_commands, "OfflineTopics", NoTopics)
+    monkeypatch.setattr(auditors, "OfflineTopics", NoTopics)
     warehouse = str(tmp_path / "warehouse")
     open_catalog(warehouse).create_namespace("warehouse")
     auditor = ledger_commands.open_auditor(Bootstrap("127.0.0.1:1"), warehouse, {}, tmp_path / "state", 60)

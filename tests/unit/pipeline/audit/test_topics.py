@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from fastavro.schema import parse_schema
 
 from headrace.audit.ledger import Ledger
 from headrace.audit.reconcile import reconcile
+from headrace.audit.records import Barrier, Counted, encode
 from headrace.audit.report import as_json, named
 from headrace.audit.topics import take
 from headrace.audit.windows import ProducerName
@@ -70,3 +72,46 @@ def test_what_is_told_of_a_producer_names_its_process() -> None:
     assert sentence.startswith(
         "server web-1, service shop, process 4711 on host-1 since 2023-11-14T22:12:20Z (producer u-1) of pageviews"
     )
+
+
+EAST, CLICKS = "dc-east.pageviews", "dc-east.clicks"
+
+
+@pytest.mark.parametrize("wanted", [{EAST}, {CLICKS}])
+def test_only_what_is_wanted_is_taken(wanted: set[str]) -> None:
+    """Counts of both clusters, barriers, accounts and arrivals of other topics are none of a ledger's business."""
+    ledger = Ledger()
+    for tier, topic, where in (
+        ("live", "pageviews", "dc-east.headrace.counts"),
+        ("offline", EAST, "headrace.counts"),
+    ):
+        counted = Counted(
+            tier=tier,  # type: ignore[arg-type]
+            datacenter="dc-east" if tier == "live" else "offline",
+            partition=TopicPartition(topic, 0),
+            first=0,
+            next=1,
+            tallies=(),
+            at_ms=NOW,
+        )
+        take(ledger, TopicPartition(where, 0), 0, None, encode(counted), wanted=wanted)
+    barrier = Barrier(
+        tier="live",
+        datacenter="dc-east",
+        counted={TopicPartition("pageviews", 0): 1},
+        monitoring={0: 1},
+        whole=frozenset({"pageviews"}),
+        at_ms=NOW,
+    )
+    take(ledger, TopicPartition("dc-east.headrace.counts", 0), 1, None, encode(barrier), wanted=wanted)
+    take(ledger, MONITORING, 0, None, message(0), wanted=wanted)
+    arrival = struct.pack(">qqqb", 0, 0, NOW, 0)
+    take(ledger, TopicPartition("headrace.arrivals", 0), 0, f"{EAST}-0".encode(), arrival, wanted=wanted)
+    ledger.settle(NOW)
+    assert not ledger.problems
+    is_taken = EAST in wanted
+    assert len(ledger.counted) == 2 * is_taken
+    assert bool(ledger.accounts) is is_taken
+    assert bool(ledger.reach.whole_at) is is_taken
+    assert bool(ledger.latencies.appended) is is_taken
+    assert ledger.barriers == []
