@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from headrace.audit.batch_aggregates import AggregateSums, judge_aggregate
 from headrace.audit.batch_counts import BLOCK_SIZE, Sums
 from headrace.audit.batch_judge import (
     BatchJudged,
@@ -108,19 +109,39 @@ class BatchLedger:
         if not topic[0]:
             return []  # An aggregate is in one cluster alone.
         tiers = {counter.tier for counter in self.counters if counter.place[:2] == topic}
+        tiers |= {"offline"} if self.is_brought(topic) else set()
         return [tier for tier in ("live", "offline") if tier not in tiers]
 
+    def aggregates(self) -> set[str]:
+        """Return the names of the aggregates."""
+        return {counter.place.topic for counter in self.counters if not counter.place.datacenter}
+
+    def is_brought(self, topic: Topic) -> bool:
+        """Whether a topic of a datacenter may be brought into an aggregate, and has no copy."""
+        has_copy = any(counter.tier == "offline" and counter.place[:2] == topic for counter in self.counters)
+        return bool(topic[0]) and topic[1] in self.aggregates() and not has_copy
+
+    def aggregate(self, topic: str, coverage: Mapping[Counter, Coverage]) -> AggregateSums:
+        """Compare an aggregate with its sources."""
+        logs = {
+            counter: self._followed(counter, coverage)
+            for counter in self.counters
+            if counter.place.topic == topic
+        }
+        return judge_aggregate(topic, logs)
+
     def _judge(self, place: SourcePartition, coverage: Mapping[Counter, Coverage]) -> BatchJudged:
-        live, offline = (self._followed(Counter(tier, place), coverage) for tier in ("live", "offline"))
+        live, offline = (
+            self._followed(counter, coverage) if counter in self.counters else None
+            for counter in (Counter("live", place), Counter("offline", place))
+        )
         if live is not None and offline is not None:
             return judge_blocks(place, live, offline, is_last=True)
         if live is not None:
             return counted_alone(place, live, is_live=True)
         return BatchJudged() if offline is None else counted_alone(place, offline, is_live=False)
 
-    def _followed(self, counter: Counter, coverage: Mapping[Counter, Coverage]) -> BatchLog | None:
-        if counter not in self.counters:
-            return None
+    def _followed(self, counter: Counter, coverage: Mapping[Counter, Coverage]) -> BatchLog:
         log = self.logs.get(counter, BatchLog()).followed()
         found = coverage.get(counter)
         for link in found.chain if found is not None else ():
@@ -187,11 +208,14 @@ def _log(log: BatchLog) -> list[Any]:
         for block, windows in log.blocks.items()
     ]
     producers = [[producer, *following] for producer, following in log.producers.items()]
-    return [log.position, log.holes, log.gaps, blocks, producers, log.is_compacted]
+    sums = [log.messages, log.missing, log.is_whole]
+    return [log.position, log.holes, log.gaps, blocks, producers, log.is_compacted, *sums]
 
 
 def _to_log(fields: Any) -> BatchLog:
-    position, holes, gaps, blocks, producers, is_compacted = fields
+    position, holes, gaps, blocks, producers, is_compacted, *sums = fields
+    # A release that did not sum them up does not know all of them.
+    messages, missing, is_whole = sums or (0, 0, False)
     return BatchLog(
         position=position,
         holes=[(first, following) for first, following in holes],
@@ -199,4 +223,7 @@ def _to_log(fields: Any) -> BatchLog:
         blocks={block: {window: Sums(*sums) for window, *sums in windows} for block, windows in blocks},
         producers={producer: Next(*following) for producer, *following in producers},
         is_compacted=is_compacted,
+        messages=messages,
+        missing=missing,
+        is_whole=is_whole,
     )

@@ -53,6 +53,12 @@ class BatchLog:
     producers: MutableMapping[int, Next] = field(default_factory=dict)
     faults: list[SequenceFault] = field(default_factory=list)
     is_compacted: bool = False
+    messages: int = 0
+    """In all ranges so far, but for those of aborted transactions."""
+    missing: int = 0
+    """Messages so far that idempotent producers' sequences miss, less those that are there once more."""
+    is_whole: bool = True
+    """Whether the headers of all offsets were read, from the first one on."""
 
     def take(self, link: Link) -> None:
         if self.position < 0:
@@ -74,6 +80,9 @@ class BatchLog:
             blocks={block: dict(windows) for block, windows in self.blocks.items()},
             producers=ChainMap({}, self.producers),
             is_compacted=self.is_compacted,
+            messages=self.messages,
+            missing=self.missing,
+            is_whole=self.is_whole,
         )
 
     def forget_producers(self) -> None:
@@ -93,6 +102,7 @@ class BatchLog:
         for block, window_start, sums in found.entries:
             windows = self.blocks.setdefault(block, {})
             windows[window_start] = windows.get(window_start, Sums()).plus(sums)
+            self.messages += sums.messages
         self.gaps += found.gaps
         for run in found.runs:
             self._follow(run)
@@ -102,7 +112,9 @@ class BatchLog:
         if before is not None and before.epoch == run.epoch and before.sequence != run.first:
             missing = (run.first - before.sequence) % SEQUENCES
             if not self.is_compacted:
-                self.faults.append(_fault(run, before, missing))
+                fault = _fault(run, before, missing)
+                self.missing += -fault.missing if fault.is_repeat else fault.missing
+                self.faults.append(fault)
                 del self.faults[:-FAULTS_MAX]
         self.producers.pop(run.producer_id, None)
         self.producers[run.producer_id] = Next(run.epoch, (run.last + 1) % SEQUENCES)
@@ -112,6 +124,7 @@ class BatchLog:
             first = self.holes.pop()[0]
         if first < following:
             self.holes.append((first, following))
+            self.is_whole = False
 
 
 def _fault(run: SequenceRun, before: Next, missing: int) -> SequenceFault:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.audit.batch_judge import WindowSums, merged
 from headrace.audit.batch_ledger import BatchFacts, reasons
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import BatchTopic, Incomplete, Outcome, Topic, verdict_of, verdicts
+from headrace.audit.outcome import (
+    AggregateTopic,
+    BatchTopic,
+    Incomplete,
+    Outcome,
+    Topic,
+    verdict_of,
+    verdicts,
+)
 from headrace.audit.windows import WINDOW_SIZE_MS
 
 
@@ -42,7 +52,22 @@ def add_batches(outcome: Outcome, ledger: Ledger) -> None:
             lost=sum(item.count for item in own.findings if item.kind == "loss"),
             duplicated=sum(item.count for item in own.findings if item.kind == "duplicate"),
             verdict=verdict_of(item.verdict for item in verdicts(own)),
+            is_brought=ledger.batches.is_brought(topic),
         )
+    for name in sorted(ledger.batches.aggregates()):
+        _add_aggregate(outcome, ledger, name)
+
+
+def _add_aggregate(outcome: Outcome, ledger: Ledger, name: str) -> None:
+    """Add how an aggregate and its sources add up; what its sequences say is told already."""
+    sums = ledger.batches.aggregate(name, ledger.reach.coverage)
+    told = outcome.batches["", name]
+    counts = replace(sums.counts, lost=told.lost, duplicated=told.duplicated)
+    own = Outcome(period=outcome.period)
+    own.incomplete = [item for item in sums.incomplete if outcome.period.overlaps(*item.period)]
+    outcome.incomplete += own.incomplete
+    verdict = verdict_of([told.verdict, *(item.verdict for item in verdicts(own))])
+    outcome.aggregates["", name] = AggregateTopic(counts=counts, verdict=verdict)
 
 
 def _uncounted(ledger: Ledger, topic: Topic) -> list[Incomplete]:

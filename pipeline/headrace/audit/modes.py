@@ -34,7 +34,8 @@ def mode_of(text: object) -> Mode:
 class TopicModes(Container[str]):
     """Holds the topics to count: those of `wanted` that no rule turns off, and those that a rule wants counted by headers.
 
-    With `is_copies` the first part of a topic's name is the datacenter that it comes from; `wanted` has whole names.
+    With `is_copies` the first part of a topic's name is the datacenter that it comes from; `wanted` has whole names. One without
+    a datacenter is an aggregate, or another topic of the offline cluster's own: rules are about those that `wanted` names.
     """
 
     wanted: TopicNames
@@ -44,6 +45,8 @@ class TopicModes(Container[str]):
     def mode(self, topic: str) -> Mode | None:
         """Return how a topic is audited; None: nobody said so."""
         source = topic.partition(".")[2] if self.is_copies else topic
+        if not source and topic in self.wanted:
+            source = topic
         for names, mode in self.rules if source and not topic_names.is_internal(topic) else ():
             if source in names:
                 return mode

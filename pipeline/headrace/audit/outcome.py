@@ -110,11 +110,16 @@ class BatchTopic:
     lost: int
     duplicated: int
     verdict: Verdict
+    is_brought: bool = False
+    """Whether the offline cluster has it in an aggregate alone."""
 
 
 @dataclass(slots=True, kw_only=True)
 class AggregateTopic:
-    """What of a datacenter's topic is in the aggregate of that name; `counts.offline` are the aggregate's."""
+    """What of a datacenter's topic is in the aggregate of that name; `counts.offline` are the aggregate's.
+
+    Without a datacenter: of all of them together, counted by batch headers.
+    """
 
     counts: Counts
     verdict: Verdict

@@ -80,7 +80,7 @@ def _worst_first(rows: Sequence[Row]) -> list[Row]:
 def _count(row: Row, name: str, unknown: Collection[tuple[str, str]], links: Links) -> str:
     """Write a number of a topic; no loss that was not looked for, and no row of a topic that is not loaded, is no 0."""
     if row[name] is None:
-        return "not loaded"
+        return "in an aggregate" if name == "offline" else "not loaded"
     if name == "lost" and not row[name] and (row["datacenter"], row["topic"]) in unknown:
         return "unknown"
     if name not in _MADE_OF:
@@ -124,7 +124,12 @@ def _aggregates(rows: Sequence[Row], links: Links) -> str:
         return ""
     names = ("live", "aggregate", "lost", "duplicated", "under_way", "unknown")
     cells = [
-        [row["datacenter"], row["topic"], *(_count(row, name, (), links) for name in names), row["verdict"]]
+        [
+            row["datacenter"] or "all together",
+            row["topic"],
+            *(_count(row, name, (), links) for name in names),
+            row["verdict"],
+        ]
         for row in _worst_first(rows)[:ROWS_MAX]
     ]
     titles = ["datacenter", "topic", *(name.replace("_", " ") for name in names), "verdict"]
