@@ -63,19 +63,15 @@ PROFILES = {
         "look of its own at each."
     ),
     transaction_cells.TO_ONE.name: (
-        "measured before a coordinator whose log is all committed answered without a wait. Since then a transaction takes 0.77 "
-        "of the CPU that it did (both releases in turns, medians of 6 pairs, 2026-11-24): some 500 µs, of which EndTxn with all "
-        "that follows from it takes 93, Produce 55 and AddPartitionsToTxn 50 (perf_counter around the gate), for three requests "
-        "and five appends: three of its coordinator's state, its batch and its marker. The rest is receiving, taking turns and "
-        "sending, a good part of it the kernel waking the client's threads. 16 ids lie in as many partitions of the "
-        "coordinator's topic, so that there is nothing to append together. What it would take: fewer steps of the "
-        "interpreter in each request and append."
+        "a transaction takes some 450 µs, of which EndTxn with all that follows from it takes 93, Produce 55 and "
+        "AddPartitionsToTxn 50 (perf_counter around the gate, 2026-11-24), for three requests and five appends: three of its "
+        "coordinator's state, its batch and its marker. The rest is receiving, taking turns and sending, a good part of it the "
+        "kernel waking the client's threads. 16 ids lie in as many partitions of the coordinator's topic, so that there is "
+        "nothing to append together. What it would take: fewer steps of the interpreter in each request and append."
     ),
     transaction_cells.TO_HUNDRED.name: (
-        "measured before a coordinator in the same broker said at once that a partition is in. librdkafka sends a Produce for "
-        "each partition, so that a transaction is 102 requests and 203 appends. Since then it takes 0.72 of the CPU that it did "
-        "(both releases in turns, medians of 4 pairs, 2026-11-24). What it would take for Kafka's rate: Produce requests of "
-        "several partitions in a transaction written together, as others are."
+        "librdkafka sends a Produce for each partition, so that a transaction is 102 requests and 203 appends. What it would "
+        "take: Produce requests of several partitions in a transaction written together, as others are."
     ),
     transaction_cells.COPIED.name: (
         "a transaction is as in the cell of one batch, with AddOffsetsToTxn, TxnOffsetCommit, what the group's coordinator "
