@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from headrace.audit.batch_logs import BatchLog
-from headrace.audit.latency import SourcePartition
 from headrace.audit.outcome import Counts, Incomplete
 from headrace.audit.parcels import Counter
 from headrace.audit.period import BEGIN_MS, END_MS, Period
@@ -37,20 +36,21 @@ class AggregateSums:
 
 
 def judge_aggregate(topic: str, logs: Logs) -> AggregateSums:
-    """Compare an aggregate with its sources; `logs` are those of all partitions that are counted by headers."""
+    """Compare an aggregate with its sources; `logs` are those of all its and their partitions that are counted by headers."""
     found = AggregateSums()
-    places = {counter.place for counter in logs if counter.place.topic == topic}
-    for partition in sorted({place.partition for place in places}):
-        aggregate = logs.get(Counter("offline", SourcePartition("", topic, partition)), BatchLog())
-        sources = {
-            place.datacenter: logs[Counter("live", place)]
-            for place in places
-            if place.partition == partition and Counter("live", place) in logs
-        }
-        copied = {
-            place.datacenter for place in places if place.datacenter and Counter("offline", place) in logs
-        }
-        _judge(found, topic, partition, aggregate, sources, sorted(copied))
+    aggregates: dict[int, BatchLog] = {}
+    sources: dict[int, dict[str, BatchLog]] = {}
+    copied = set()
+    for (tier, (datacenter, _, partition)), log in logs.items():
+        if tier == "live":
+            sources.setdefault(partition, {})[datacenter] = log
+        elif datacenter:
+            copied.add(datacenter)
+        else:
+            aggregates[partition] = log
+    for partition in sorted({counter.place.partition for counter in logs}):
+        aggregate = aggregates.get(partition, BatchLog())
+        _judge(found, topic, partition, aggregate, sources.get(partition, {}), sorted(copied))
     return found
 
 

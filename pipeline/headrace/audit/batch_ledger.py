@@ -108,8 +108,7 @@ class BatchLedger:
         """Return the clusters in which nobody counts a topic by its headers."""
         if not topic[0]:
             return []  # An aggregate is in one cluster alone.
-        tiers = {counter.tier for counter in self.counters if counter.place[:2] == topic}
-        tiers |= {"offline"} if self.is_brought(topic) else set()
+        tiers = self._tiers(topic) | ({"offline"} if self.is_brought(topic) else set())
         return [tier for tier in ("live", "offline") if tier not in tiers]
 
     def aggregates(self) -> set[str]:
@@ -118,8 +117,10 @@ class BatchLedger:
 
     def is_brought(self, topic: Topic) -> bool:
         """Whether a topic of a datacenter may be brought into an aggregate, and has no copy."""
-        has_copy = any(counter.tier == "offline" and counter.place[:2] == topic for counter in self.counters)
-        return bool(topic[0]) and topic[1] in self.aggregates() and not has_copy
+        return bool(topic[0]) and "offline" not in self._tiers(topic) and topic[1] in self.aggregates()
+
+    def _tiers(self, topic: Topic) -> set[str]:
+        return {counter.tier for counter in self.counters if counter.place[:2] == topic}
 
     def aggregate(self, topic: str, coverage: Mapping[Counter, Coverage]) -> AggregateSums:
         """Compare an aggregate with its sources."""
