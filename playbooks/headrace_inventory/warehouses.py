@@ -28,11 +28,10 @@ def further_arguments(
     The files of their catalogs are in one folder, those with keys in the other.
     """
     arguments: list[str] = []
-    files, secrets = further_files(variables, folder), further_secrets(variables)
-    kept = {file["path"] for file in files}
+    secrets = further_secrets(variables)
     for name, warehouse in sorted(_warehouses(variables).items()):
         arguments += ["--further-warehouse", f"{name}={warehouse['location']}"]
-        paths = [path for path in [_path(folder, name)] if path in kept]
+        paths = [_path(folder, name)] if warehouse.get("catalog_properties") else []
         paths += [f"{secret_folder}/{_secret(name)}"] if _secret(name) in secrets else []
         for path in paths:
             arguments += ["--further-catalog", f"{name}={path}"]
