@@ -26,6 +26,18 @@ ACCOUNTS = TopicPartition(f"{DATACENTER}.headrace.monitoring", 0)
 ACCOUNTING_DELAY_MS = 1000
 
 
+class NoTopics:
+    """An offline cluster whose topics say nothing, or nothing any more."""
+
+    reached = 1
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def read_into(self, _: object) -> int:
+        return 0
+
+
 @dataclass
 class Pipeline:
     """One partition a topic, one event an offset; `now_ms` is everybody's clock."""

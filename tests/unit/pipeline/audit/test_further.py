@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_pipeline import DATACENTER, TOPIC, WINDOW_MS, Pipeline
+from audit_pipeline import DATACENTER, TOPIC, WINDOW_MS, NoTopics, Pipeline
 
 from headrace.audit import auditor as auditors
 from headrace.audit import page, report, state, topic_names
@@ -241,18 +241,6 @@ def test_a_ledger_that_was_made_for_other_topics_is_begun_anew(tmp_path: Path) -
     assert state.load(tmp_path, 60_000, ARCHIVE, "dc-east.pageviews").files == kept.files
     assert state.load(tmp_path, 60_000, ARCHIVE, "dc-east.clicks").files == {}
     assert state.load(tmp_path, 60_000, "other", "dc-east.pageviews").files == {}
-
-
-class NoTopics:
-    """An offline cluster whose topics say nothing."""
-
-    reached = 1
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def read_into(self, _: object) -> int:
-        return 0
 
 
 def test_a_warehouse_that_is_not_there_holds_up_no_other_one(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
+from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, NoTopics, Pipeline
 from click.testing import CliRunner
 
 from headrace.audit import auditor as auditors
@@ -58,18 +58,6 @@ def test_what_cannot_be_kept_is_not_told(tmp_path: Path) -> None:
     closed = auditor(pipeline, tmp_path / "file")
     assert closed.outcome(pipeline.now_ms, 300).complete_until is None
     assert auditor(pipeline, None).outcome(pipeline.now_ms, 300).complete_until is not None
-
-
-class NoTopics:
-    """An offline cluster whose topics retention has emptied."""
-
-    reached = 1
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def read_into(self, _: object) -> int:
-        return 0
 
 
 @pytest.fixture
