@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "sim")]
 
 from fuzz_clients import SETTINGS, Flood, Tally, Witness, resident_size  # noqa: E402
-from processes import DevCluster  # noqa: E402
+from processes import DevProcess  # noqa: E402
 
 WARM_UP_COUNT = 20_000
 STEP_COUNT = 25_000
@@ -50,16 +50,16 @@ def main() -> int:
 
 
 @contextmanager
-def own_broker() -> Iterator[DevCluster]:
+def own_broker() -> Iterator[DevProcess]:
     with tempfile.TemporaryDirectory(prefix="headrace-fuzz-") as folder:
-        cluster = DevCluster(Path(folder), set=SETTINGS)
+        cluster = DevProcess(Path(folder), set=SETTINGS)
         try:
             yield cluster
         finally:
             cluster.end()
 
 
-def fuzz(cluster: DevCluster, options: argparse.Namespace) -> dict[str, Any]:
+def fuzz(cluster: DevProcess, options: argparse.Namespace) -> dict[str, Any]:
     """Warm up, then frames and sessions by turns; the result."""
     process = cluster.broker_process()
     witness = Witness(cluster.addresses[0])

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_oracle import run_tool
-from processes import DevCluster
+from processes import DevProcess
 
 COPY, OWN = "dc-east.orders", "own"
 VERIFIABLE = "org.apache.kafka.tools.VerifiableProducer"
@@ -23,7 +23,7 @@ VERIFIABLE = "org.apache.kafka.tools.VerifiableProducer"
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster that mirrors one which is not there: what is marked as its copy is one all the same."""
     settings = {"mirror.sources": "dc-east", "mirror.dc-east.bootstrap.servers": "127.0.0.1:1"}
-    cluster = DevCluster(tmp_path_factory.mktemp("copies"), set=settings)
+    cluster = DevProcess(tmp_path_factory.mktemp("copies"), set=settings)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     topics = [NewTopic(COPY, 1, 1, config={"headrace.mirror.clusters": "EAST"}), NewTopic(OWN, 1, 1)]
     for made in admin.create_topics(topics).values():

@@ -14,7 +14,7 @@ import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from demo_process import eventually, processes
-from processes import DevCluster, free_port
+from processes import DevProcess, free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PLAY = [str(Path(sys.executable).with_name("ansible-playbook")), "playbooks/mirror_members.yml"]
@@ -22,9 +22,9 @@ TOPIC = "clicks"
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[dict[str, DevCluster]]:
+def clusters(tmp_path: Path) -> Iterator[dict[str, DevProcess]]:
     """Each with a ZooKeeper of its own."""
-    found = {name: DevCluster(tmp_path / name) for name in ("dc-east", "target")}
+    found = {name: DevProcess(tmp_path / name) for name in ("dc-east", "target")}
     for cluster in found.values():
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(20)
@@ -33,7 +33,7 @@ def clusters(tmp_path: Path) -> Iterator[dict[str, DevCluster]]:
         cluster.end()
 
 
-def inventory(home: Path, clusters: dict[str, DevCluster], zookeeper: str, **properties: str) -> Path:
+def inventory(home: Path, clusters: dict[str, DevProcess], zookeeper: str, **properties: str) -> Path:
     """Two members on this machine, under a supervisord of their own."""
     root = home / "var"
     hosts = {
@@ -103,7 +103,7 @@ def count_of(bootstrap: str) -> int:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_members_are_rolled_out_changed_one_at_a_time_and_left_alone(
-    clusters: dict[str, DevCluster], tmp_path: Path
+    clusters: dict[str, DevProcess], tmp_path: Path
 ) -> None:
     root = tmp_path / "var"
     target = clusters["target"]

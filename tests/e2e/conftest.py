@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from processes import BrokerProcess, DevCluster
+from processes import BrokerProcess, DevCluster, DevProcess
 from zookeeper_process import ZooKeeperProcess
 
 
@@ -29,10 +29,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperPro
 
 @pytest.fixture
 def dev_cluster(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Callable[..., DevCluster]]:
-    """`dev_cluster(brokers=1, set={…}, data=PATH)` starts a `headrace dev` and gives its DevCluster.
-
-    With `own_zookeeper` it starts one, as it does for people.
-    """
+    """`dev_cluster(brokers=1, set={…}, data=PATH)` starts brokers with the settings of `headrace dev`."""
     running: list[DevCluster] = []
 
     def start(
@@ -41,10 +38,9 @@ def dev_cluster(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Callabl
         set: Mapping[str, str] | None = None,
         data: Path | None = None,
         listen: str = "127.0.0.1:0",
-        own_zookeeper: bool = False,
     ) -> DevCluster:
         home = data or tmp_path / f"dev-{len(running)}"
-        place = None if own_zookeeper else zookeeper.under_chroot(home)
+        place = zookeeper.under_chroot(home)
         cluster = DevCluster(home, brokers=brokers, set=set, listen=listen, zookeeper=place)
         running.append(cluster)
         return cluster
@@ -52,6 +48,23 @@ def dev_cluster(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Callabl
     yield start
     for cluster in running:
         cluster.end()
+
+
+@pytest.fixture
+def dev_process(tmp_path: Path) -> Iterator[Callable[..., DevProcess]]:
+    """`dev_process(brokers=1, set={…}, data=PATH)` starts a `headrace dev`, as people do, with a ZooKeeper of its own."""
+    running: list[DevProcess] = []
+
+    def start(
+        *, brokers: int = 1, set: Mapping[str, str] | None = None, data: Path | None = None
+    ) -> DevProcess:
+        process = DevProcess(data or tmp_path / f"dev-process-{len(running)}", brokers=brokers, set=set)
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.end()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from frame_fuzzer import Frame, FrameFuzzer
 from frame_rights import BROKER_ID, Epochs
 from frame_values import TOPICS
 from kazoo.client import KazooClient
-from processes import DevCluster
+from processes import DevCluster, DevProcess
 from raw_client import read_frame
 
 from headrace.broker.wire import batches, frames
@@ -129,7 +129,7 @@ class Witness:
 class Flood:
     """Connections that send frames until enough were examined."""
 
-    def __init__(self, cluster: DevCluster, seed: str, *, connections: int) -> None:
+    def __init__(self, cluster: DevCluster | DevProcess, seed: str, *, connections: int) -> None:
         self._address = cluster.addresses[0]
         self._zookeeper = cluster.zookeeper
         self._connections = connections

@@ -11,8 +11,12 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 import psutil
+from forked_process import ForkedProcess
+
+from headrace.broker.dev import DEVELOPMENT_DEFAULTS, brokers_known_to
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 40
@@ -28,28 +32,31 @@ class ForegroundProcess:
         self.log = log
         self._arguments = arguments
         self._inside = inside
-        self.process: subprocess.Popen[str]
+        self.process: subprocess.Popen[str] | ForkedProcess
         log.parent.mkdir(parents=True, exist_ok=True)
         self.start()
 
     def start(self) -> None:
         """Start it, the first time or again, and wait until it is ready."""
         with self.log.open("ab") as stderr:
-            self.process = subprocess.Popen(
-                [*self._inside, sys.executable, "-m", *self._arguments],
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
+            self.process = self._started(stderr)
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().split()
         if self.ready[:1] != ["ready"]:
             self.process.wait(START_TIMEOUT_S)
             raise AssertionError(f"{self._arguments} did not start: {self.log.read_text()[-3000:]}")
 
+    def _started(self, stderr: IO[bytes]) -> subprocess.Popen[str] | ForkedProcess:
+        return subprocess.Popen(
+            [*self._inside, sys.executable, "-m", *self._arguments],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+
     @property
     def bootstrap(self) -> str:
-        """HOST:PORT,HOST:PORT of the brokers."""
+        """HOST:PORT,HOST:PORT of what it serves."""
         return self.ready[1]
 
     @property
@@ -79,7 +86,7 @@ class ForegroundProcess:
                 self.kill()
 
 
-class DevCluster(ForegroundProcess):
+class DevProcess(ForegroundProcess):
     """`headrace dev` on free ports. `data` holds zookeeper/ and broker-N/ with its server.properties and broker.log."""
 
     def __init__(
@@ -89,7 +96,6 @@ class DevCluster(ForegroundProcess):
         brokers: int = 1,
         set: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
-        zookeeper: str | None = None,
     ) -> None:
         self.data = data
         arguments = [
@@ -101,8 +107,6 @@ class DevCluster(ForegroundProcess):
             "--data",
             str(data),
         ]
-        if zookeeper is not None:
-            arguments += ["--zookeeper", zookeeper]
         for key, value in (set or {}).items():
             arguments += ["--set", f"{key}={value}"]
         super().__init__(arguments, data / "dev.log")
@@ -127,7 +131,10 @@ class DevCluster(ForegroundProcess):
 
 
 class BrokerProcess(ForegroundProcess):
-    """`headrace broker` with a `server.properties` of its own, for tests that stop and start single brokers."""
+    """`headrace broker` with a `server.properties` of its own, for tests that stop and start single brokers.
+
+    A fork, but for one inside another command.
+    """
 
     def __init__(
         self,
@@ -152,6 +159,89 @@ class BrokerProcess(ForegroundProcess):
         config = home / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         super().__init__(["headrace.broker.command", "--config", str(config)], home / "broker.log", inside)
+
+    def _started(self, stderr: IO[bytes]) -> subprocess.Popen[str] | ForkedProcess:
+        if self._inside:
+            return super()._started(stderr)
+        module, *arguments = self._arguments
+        return ForkedProcess(module, arguments, stderr)
+
+
+class DevCluster:
+    """Brokers as `headrace dev --zookeeper PLACE` runs them, without it. `data` holds what a DevProcess's does."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        zookeeper: str,
+        brokers: int = 1,
+        set: Mapping[str, str] | None = None,
+        listen: str = "127.0.0.1:0",
+    ) -> None:
+        self.data = data
+        self.zookeeper = zookeeper
+        self.members: list[BrokerProcess] = []
+        replicas = {
+            "offsets.topic.replication.factor": str(min(3, brokers)),
+            "transaction.state.log.replication.factor": str(min(3, brokers)),
+            "transaction.state.log.min.isr": str(min(2, brokers)),
+        }
+        settings = DEVELOPMENT_DEFAULTS | replicas | {"listeners": f"PLAINTEXT://{listen}"} | dict(set or {})
+        try:
+            for number in range(1, brokers + 1):
+                home = data / f"broker-{number}"
+                self.members.append(BrokerProcess(home, broker_id=number, zookeeper=zookeeper, set=settings))
+            self._wait_until_one()
+        except BaseException:
+            self.end()
+            raise
+
+    def _wait_until_one(self) -> None:
+        eventually(
+            lambda: all(brokers_known_to(each.bootstrap) == len(self.members) for each in self.members),
+            what="one cluster",
+        )
+
+    def start(self) -> None:
+        """Start them again, all of which have ended."""
+        for member in self.members:
+            member.start()
+        self._wait_until_one()
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT,HOST:PORT of the brokers."""
+        return ",".join(member.bootstrap for member in self.members)
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        return [address for member in self.members for address in member.addresses]
+
+    def broker_process(self, number: int = 1) -> psutil.Process:
+        """The process of broker `number`, counted from 1."""
+        return psutil.Process(self.members[number - 1].process.pid)
+
+    def broker_log(self, number: int = 1) -> str:
+        return self.members[number - 1].log.read_text()
+
+    def kill_broker(self, number: int = 1) -> None:
+        """SIGKILL one broker; the others go on."""
+        self.members[number - 1].kill()
+
+    def stop(self) -> int:
+        """SIGTERM to all; 0 where all of them end with that."""
+        for member in self.members:
+            member.process.terminate()
+        return max(abs(member.wait()) for member in self.members)
+
+    def end(self) -> None:
+        """Whatever state they are in, they are gone afterwards."""
+        for member in self.members:
+            if member.process.poll() is None:
+                member.process.terminate()
+        for member in self.members:
+            member.end()
 
 
 def free_port(host: str = "127.0.0.1") -> int:

@@ -6,7 +6,7 @@ import socket
 import struct
 from typing import Any
 
-from processes import DevCluster, eventually
+from processes import DevCluster, DevProcess, eventually
 
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
@@ -32,7 +32,7 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 class RawClient:
     """Speaks frames over a blocking socket."""
 
-    def __init__(self, cluster: DevCluster | tuple[str, int]) -> None:
+    def __init__(self, cluster: DevCluster | DevProcess | tuple[str, int]) -> None:
         """To the first broker of a cluster, or to an address."""
         address = cluster if isinstance(cluster, tuple) else cluster.addresses[0]
         self.socket = socket.create_connection(address, timeout=20)

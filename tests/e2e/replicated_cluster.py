@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from forked_process import ForkedProcess
 from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
@@ -37,7 +38,8 @@ SETTINGS: Mapping[str, str] = {
 class ReplicaBroker(Protocol):
     """A broker's process."""
 
-    process: subprocess.Popen[Any]
+    @property
+    def process(self) -> subprocess.Popen[Any] | ForkedProcess: ...
 
     def stop(self) -> int | None: ...
 

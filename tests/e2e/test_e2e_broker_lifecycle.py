@@ -15,10 +15,11 @@ import confluent_kafka
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
-from processes import BrokerProcess, DevCluster, eventually
+from processes import BrokerProcess, DevCluster, DevProcess, eventually
 from test_e2e_broker_clients import consume_all, produce
 
 Start = Callable[..., DevCluster]
+StartDev = Callable[..., DevProcess]
 
 
 def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,8 +28,8 @@ def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_dev_says_where_it_serves_and_stops_cleanly(dev_cluster: Start) -> None:
-    cluster = dev_cluster(own_zookeeper=True)
+def test_dev_says_where_it_serves_and_stops_cleanly(dev_process: StartDev) -> None:
+    cluster = dev_process()
     address = r"127\.0\.0\.1:\d+"
     assert re.fullmatch(rf"ready {address} zookeeper {address}", " ".join(cluster.ready))
     children = psutil.Process(cluster.process.pid).children()
@@ -38,9 +39,9 @@ def test_dev_says_where_it_serves_and_stops_cleanly(dev_cluster: Start) -> None:
 
 
 def test_a_closed_terminal_is_an_orderly_stop(
-    dev_cluster: Start, broker_process: Callable[..., BrokerProcess]
+    dev_process: StartDev, broker_process: Callable[..., BrokerProcess]
 ) -> None:
-    cluster = dev_cluster()
+    cluster = dev_process()
     other = broker_process(broker_id=2, zookeeper=cluster.zookeeper)
     for process, logs in ((other, other.home / "logs"), (cluster, cluster.data / "broker-1" / "logs")):
         process.process.send_signal(signal.SIGHUP)
@@ -112,8 +113,8 @@ def test_an_ipv6_address_is_told_in_brackets(dev_cluster: Start) -> None:
     assert AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=20).brokers
 
 
-def test_dev_runs_several_brokers_that_know_each_other(dev_cluster: Start) -> None:
-    cluster = dev_cluster(brokers=2)
+def test_dev_runs_several_brokers_that_know_each_other(dev_process: StartDev) -> None:
+    cluster = dev_process(brokers=2)
     assert len(cluster.addresses) == 2
     for address in cluster.bootstrap.split(","):
         listing = subprocess.run(
@@ -136,16 +137,16 @@ def test_brokers_share_the_partitions_of_a_topic_and_serve_a_group_together(dev_
     assert sorted(partition.replicas) == [1, 2, 3]
 
 
-def test_dev_ends_with_its_brokers_when_it_is_killed(dev_cluster: Start) -> None:
-    cluster = dev_cluster(own_zookeeper=True)
+def test_dev_ends_with_its_brokers_when_it_is_killed(dev_process: StartDev) -> None:
+    cluster = dev_process()
     children = psutil.Process(cluster.process.pid).children()
     assert len(children) == 2
     cluster.kill()
     eventually(lambda: not any(c.is_running() and c.status() != psutil.STATUS_ZOMBIE for c in children))
 
 
-def test_dev_fails_when_a_broker_dies(dev_cluster: Start) -> None:
-    cluster = dev_cluster()
+def test_dev_fails_when_a_broker_dies(dev_process: StartDev) -> None:
+    cluster = dev_process()
     assert cluster.kill_broker() == 1
     assert "exit code -9" in cluster.log.read_text()
 
@@ -163,10 +164,10 @@ def test_acknowledged_messages_survive_kill_9(dev_cluster: Start, tmp_path: Path
 
 
 def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(
-    dev_cluster: Start, tmp_path: Path
+    dev_process: StartDev, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    first = dev_cluster(data=data, own_zookeeper=True)
+    first = dev_process(data=data)
     produce(first.bootstrap, "kept", [str(i).encode() for i in range(100)])
     settings = {"group.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": first.bootstrap, **settings})
@@ -175,7 +176,7 @@ def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(
     consumer.commit(asynchronous=False)
     consumer.close()
     assert first.stop() == 0
-    second = dev_cluster(data=data, own_zookeeper=True)
+    second = dev_process(data=data)
     consumer = confluent_kafka.Consumer({"bootstrap.servers": second.bootstrap, **settings})
     consumer.subscribe(["kept"])
     rest = consumer.consume(60, timeout=20)

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
-from processes import DevCluster
+from processes import DevCluster, DevProcess
 from raw_client import RawClient, make_topic
 
 from headrace.broker.client.bootstrap import Bootstrap
@@ -94,10 +94,10 @@ def test_metadata_that_is_too_long_is_refused(client: RawClient, topic: str) -> 
 
 
 def test_offsets_move_although_the_offsets_topic_takes_long_to_create(
-    dev_cluster: Callable[..., DevCluster],
+    dev_process: Callable[..., DevProcess],
 ) -> None:
     """The admin client looks for a coordinator for half a second; here there is none for a second and a half."""
-    cluster = dev_cluster(own_zookeeper=True)
+    cluster = dev_process()
     raw = RawClient(cluster)
     try:
         make_topic(raw, "slow")
