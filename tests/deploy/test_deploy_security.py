@@ -1,4 +1,4 @@
-"""A pipeline that serves is secured in three roll-outs, and given other certificates, while producers publish to it."""
+"""A pipeline that serves is secured in three roll-outs, and given other certificates and log-ins, and its producers go on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from headrace.broker.zk.client import kazoo_client
 
 NETWORK = 75
 EAST, OFFLINE = f"127.{NETWORK}.1", f"127.{NETWORK}.3"
-PASSWORD = "c4n4ry-of-the-kit"
+PASSWORD, LATER_PASSWORD = "c4n4ry-of-the-kit", "c4n4ry-of-later"
+PASSWORDS = {"kit-1": PASSWORD, "kit-2": LATER_PASSWORD}
 TOPIC = "clicks"
 PUBLISHED_A_SECOND = 100
 # One live datacenter and the offline one, without loads and auditor: what they need of brokers, counters and registries need too.
@@ -35,11 +36,12 @@ ZOOKEEPER, REGISTRY = f"{EAST}.11", f"{EAST}.12"
 PLAIN_PLACES, TLS_PLACES = ((ZOOKEEPER, 2181), (REGISTRY, 8081)), ((ZOOKEEPER, 2182), (REGISTRY, 8082))
 # Of brokers, ZooKeepers and registries.
 CERTIFICATES = 7 + 3 + 3
-SECURED = f"""
-headrace_security: tls_sasl
-headrace_logins_secret:
-  - {{username: kit-1, password: {PASSWORD}}}
-"""
+
+
+def secured_by(*usernames: str) -> str:
+    """The variables of a pipeline whose services log in as the first of these."""
+    log_ins = "".join(f"  - {{username: {each}, password: {PASSWORDS[each]}}}\n" for each in usernames)
+    return f"headrace_security: tls_sasl\nheadrace_logins_secret:\n{log_ins}"
 
 
 class Publisher:
@@ -80,13 +82,13 @@ class Publisher:
         assert self.acknowledged
 
 
-def secured_client(inventory: Path) -> dict[str, Any]:
+def secured_client(inventory: Path, username: str = "kit-1") -> dict[str, Any]:
     return {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(inventory / "certificates" / "ca.pem"),
         "sasl.mechanism": "PLAIN",
-        "sasl.username": "kit-1",
-        "sasl.password": PASSWORD,
+        "sasl.username": username,
+        "sasl.password": PASSWORDS[username],
     }
 
 
@@ -121,22 +123,25 @@ def is_open(place: tuple[str, int]) -> bool:
 def play(deployment: Deployment, playbook: str, *arguments: str) -> str:
     done = deployment.play(playbook, *arguments)
     assert done.returncode == 0, done.stdout[-8000:]
-    assert PASSWORD not in done.stdout + done.stderr
+    assert not any(password in done.stdout + done.stderr for password in PASSWORDS.values())
     return done.stdout
 
 
-@pytest.fixture
-def plaintext(alone: None, tmp_path: Path) -> Iterator[Deployment]:
-    """A pipeline without security, with a mirrored topic to publish to."""
+@contextmanager
+def rolled_out(tmp_path: Path, security: str = "") -> Iterator[Deployment]:
+    """A pipeline with these variables and a mirrored topic to publish to."""
     deployment = copy_of_local(tmp_path, network=NETWORK)
     variables = deployment.inventory / "group_vars" / "all.yml"
     text = variables.read_text(encoding="utf-8")
     topic = "  - {name: pageviews.rejected, partitions: 1}\n"
     assert topic in text
     variables.write_text(
-        text.replace(topic, topic + f"  - {{name: {TOPIC}, partitions: 3}}\n"), encoding="utf-8"
+        text.replace(topic, topic + f"  - {{name: {TOPIC}, partitions: 3}}\n") + security,
+        encoding="utf-8",
     )
     try:
+        if security:
+            play(deployment, "certificates.yml")
         play(deployment, "site.yml", *HOSTS)
         yield deployment
     finally:
@@ -144,12 +149,24 @@ def plaintext(alone: None, tmp_path: Path) -> Iterator[Deployment]:
             assert deployment.play("down.yml").returncode == 0
 
 
+@pytest.fixture
+def plaintext(alone: None, tmp_path: Path) -> Iterator[Deployment]:
+    with rolled_out(tmp_path) as deployment:
+        yield deployment
+
+
+@pytest.fixture
+def secured(alone: None, tmp_path: Path) -> Iterator[Deployment]:
+    with rolled_out(tmp_path, secured_by("kit-1")) as deployment:
+        yield deployment
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_a_pipeline_is_secured_while_it_serves(plaintext: Deployment) -> None:
     variables = plaintext.inventory / "group_vars" / "all.yml"
     with variables.open("a", encoding="utf-8") as file:
-        file.write(SECURED)
+        file.write(secured_by("kit-1"))
     refused = plaintext.play("preflight.yml", "--tags", "inventory")
     assert refused.returncode != 0
     assert "ca.pem holds no certificates to trust (No such file or directory)" in refused.stdout
@@ -176,30 +193,61 @@ def test_a_pipeline_is_secured_while_it_serves(plaintext: Deployment) -> None:
     assert sum(path.read_bytes() != key for path, key in keys.items()) == CERTIFICATES
     after.end()
 
-    # What was acknowledged is there once, in the live cluster and in its copy.
-    acknowledged = sorted(before.acknowledged + after.acknowledged)
-    assert sorted(messages(f"{EAST}.100:9094", TOPIC, secured_client(plaintext.inventory))) == acknowledged
-    copy = f"dc-east.{TOPIC}"
+    everything_is_there_once(
+        sorted(before.acknowledged + after.acknowledged), secured_client(plaintext.inventory)
+    )
+    who_may_what(plaintext)
+    no_secret_is_in_sight(plaintext)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(2400)
+def test_the_kits_log_in_is_changed_in_three_roll_outs(secured: Deployment) -> None:
+    """Added as the second one, put first, the old one taken out: all along, whoever has a log-in that holds publishes."""
+    variables = secured.inventory / "group_vars" / "all.yml"
+    text = variables.read_text(encoding="utf-8")
+
+    def roll_out(*usernames: str) -> None:
+        variables.write_text(text.replace(secured_by("kit-1"), secured_by(*usernames)), encoding="utf-8")
+        play(secured, "site.yml", *HOSTS)
+
+    place = {"bootstrap.servers": f"{EAST}.100:9094"}
+    old, new = (secured_client(secured.inventory, username) for username in PASSWORDS)
+    before = Publisher("before", place | old)
+    roll_out("kit-1", "kit-2")
+    after = Publisher("after", place | new)
+    roll_out("kit-2", "kit-1")
+    before.end()
+    roll_out("kit-2")
+    assert re.findall(r"changed=([1-9]\d*)", play(secured, "site.yml", *HOSTS)) == []
+    after.end()
+
+    everything_is_there_once(sorted(before.acknowledged + after.acknowledged), new)
+    nobody_logs_in_to_brokers(old)
+    assert registry_answers(secured, "/subjects", PASSWORD) == 401
+    assert registry_answers(secured, "/subjects", LATER_PASSWORD, "kit-2") == 200
+    no_secret_is_in_sight(secured)
+
+
+def everything_is_there_once(acknowledged: list[str], client: dict[str, Any]) -> None:
+    """In the live cluster, and soon in its copy."""
+    assert sorted(messages(f"{EAST}.100:9094", TOPIC, client)) == acknowledged
     deadline = time.monotonic() + 60
-    while (copied := messages(f"{OFFLINE}.1:9094", copy, secured_client(plaintext.inventory))) and len(
-        copied
-    ) < len(acknowledged):
+    while len(copied := messages(f"{OFFLINE}.1:9094", f"dc-east.{TOPIC}", client)) < len(acknowledged):
         assert time.monotonic() < deadline, f"{len(copied)} of {len(acknowledged)} are copied"
     assert sorted(copied) == acknowledged
 
-    who_may_what(plaintext)
-    no_secret_is_in_sight(plaintext)
+
+def nobody_logs_in_to_brokers(client: dict[str, Any]) -> None:
+    with pytest.raises(KafkaException):
+        Consumer({"bootstrap.servers": f"{EAST}.100:9094", "group.id": "x", **client}).list_topics(timeout=5)
 
 
 def who_may_what(deployment: Deployment) -> None:
     """Nobody comes in without a password, and an account may do what it was given."""
     kit = deployment.root / "config" / "dc-east-broker-1" / "client.secret"
     east = ("--bootstrap", f"{EAST}.1:9094", "--command-config", str(kit))
-    stranger = {**secured_client(deployment.inventory), "sasl.password": "another password"}
-    with pytest.raises(KafkaException):
-        Consumer({"bootstrap.servers": f"{EAST}.100:9094", "group.id": "x", **stranger}).list_topics(
-            timeout=5
-        )
+    nobody_logs_in_to_brokers({**secured_client(deployment.inventory), "sasl.password": "another password"})
     assert headrace("topics", "list", *east).returncode == 0
     created = headrace("topics", "create", "made-later", *east)
     assert created.returncode == 0, created.stderr
@@ -234,29 +282,29 @@ def of_znodes(deployment: Deployment, kit: Path) -> None:
 
 
 def of_registry(deployment: Deployment) -> None:
-    def asked(path: str, password: str) -> int:
-        answer = requests.get(
-            f"https://{REGISTRY}:{TLS_PLACES[1][1]}{path}",
-            auth=("kit-1", password) if password else None,
-            verify=str(deployment.inventory / "certificates" / "ca.pem"),
-            timeout=10,
-        )
-        return answer.status_code
+    answers = [registry_answers(deployment, "/subjects", password) for password in ("", "another", PASSWORD)]
+    assert answers == [401, 401, 200]
+    assert registry_answers(deployment, "/ready", "") == 200
 
-    assert (asked("/subjects", ""), asked("/subjects", "another"), asked("/subjects", PASSWORD)) == (
-        401,
-        401,
-        200,
+
+def registry_answers(deployment: Deployment, path: str, password: str, username: str = "kit-1") -> int:
+    """The status of its answer to who has that password, or to nobody in particular."""
+    answer = requests.get(
+        f"https://{REGISTRY}:{TLS_PLACES[1][1]}{path}",
+        auth=(username, password) if password else None,
+        verify=str(deployment.inventory / "certificates" / "ca.pem"),
+        timeout=10,
     )
-    assert asked("/ready", "") == 200
+    return answer.status_code
 
 
 def no_secret_is_in_sight(deployment: Deployment) -> None:
     processes = subprocess.run(
         ["ps", "axwwe", "-o", "args="], capture_output=True, text=True, check=True
     ).stdout
-    assert PASSWORD not in processes
+    assert not any(password in processes for password in PASSWORDS.values())
     for path in deployment.root.rglob("*"):
         if path.is_file() and path.suffix != ".secret" and path.stat().st_size < 50_000_000:
-            assert PASSWORD.encode() not in path.read_bytes(), path
+            content = path.read_bytes()
+            assert not any(password.encode() in content for password in PASSWORDS.values()), path
     assert {path.stat().st_mode & 0o777 for path in deployment.root.rglob("*.secret")} == {0o640}
