@@ -49,6 +49,7 @@ CHECKS: tuple[Check, ...] = (
     topics.loaded_topics,
     topics.replicas,
     warehouses.further_warehouses,
+    warehouses.loads,
     server_properties.server_properties,
 )
 

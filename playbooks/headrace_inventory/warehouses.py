@@ -1,4 +1,4 @@
-"""Further warehouses that the audit counts: what an inventory says of them, and what the auditor's commands are told.
+"""Warehouses beside the first one: what an inventory says of them, and what loads and the auditor make of it.
 
 Owns the variables `audit_further_warehouses` and `audit_further_secret`, both by the warehouse's name. Their rules are those of
 headrace.audit.further.
@@ -73,6 +73,23 @@ def further_warehouses(groups: Groups, hostvars: HostVars) -> list[str]:
             for problem in _problems(hostvars[host]):
                 problems.setdefault(problem, host)
     return [f"Host {host} has {problem}" for problem, host in problems.items()]
+
+
+def loads(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Loads that would bring a topic into one warehouse, each of them all of it."""
+    problems = []
+    first: dict[str, str] = {}
+    for host in groups["load"]:
+        variables = hostvars[host]
+        warehouse = f"{variables['headrace_warehouse']} {variables.get('headrace_catalog_properties') or ''}"
+        for topic in variables.get("headrace_loaded_topics") or []:
+            other = first.setdefault(f"{warehouse} {topic}", host)
+            if other != host:
+                problems.append(
+                    f"Hosts {other} and {host} both load the topic {topic} into {variables['headrace_warehouse']}: give one "
+                    "of them another headrace_warehouse or other headrace_loaded_topics, or take it out of the group load."
+                )
+    return problems
 
 
 def _warehouses(variables: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -95,6 +95,27 @@ def test_good_ones_are_taken() -> None:
     )
 
 
+def loaded_by(**variables: Any) -> list[str]:
+    """What is wrong with an inventory in which a second host loads with these variables."""
+    groups, hostvars = good_inventory()
+    (first,) = groups["load"]
+    for group, hosts in groups.items():
+        if first in hosts:
+            groups[group] = [*hosts, "off-load-2"]
+    hostvars["off-load-2"] = {**hostvars[first], "headrace_address": "10.9.9.9", **variables}
+    return inventory_problems(groups, hostvars)
+
+
+def test_each_load_has_topics_or_a_warehouse_of_its_own() -> None:
+    (problem,) = loaded_by()
+    assert problem.startswith(
+        "Hosts off-load-1 and off-load-2 both load the topic pageviews into /var/lib/headrace/warehouse: give one of them "
+    )
+    assert loaded_by(headrace_warehouse="s3://lake/archive") == []
+    assert loaded_by(headrace_catalog_properties={"type": "glue"}) == []
+    assert loaded_by(headrace_loaded_topics=[]) == []
+
+
 def test_the_auditor_is_told_all_of_them(tmp_path: Any) -> None:
     variables = {
         "audit_further_warehouses": {"archive": ARCHIVE, "near": {"location": "/srv/near"}},

@@ -1,0 +1,68 @@
+"""A second load of the inventory fills a warehouse of its own, and the auditor counts both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import headrace
+from deployments import CHECKOUT, Deployment, copy_of_local
+from processes import eventually
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+NETWORK = 74
+LIVE = {"dc-east": f"127.{NETWORK}.1", "dc-west": f"127.{NETWORK}.2"}
+OFFLINE = f"127.{NETWORK}.3"
+EVENTS = 300
+LOAD = f"        offline-load-1: {{headrace_address: {OFFLINE}.14}}\n"
+
+
+@pytest.fixture
+def archived(alone: None, tmp_path: Path) -> Iterator[tuple[Deployment, Path]]:
+    """A pipeline with two loads, and the second one's warehouse."""
+    deployment = copy_of_local(tmp_path, network=NETWORK)
+    archive = deployment.root / "data" / "archive"
+    variables = f"{{headrace_address: {OFFLINE}.15, headrace_warehouse: {archive}}}"
+    deployment.edit(LOAD, f"{LOAD}        offline-load-2: {variables}\n")
+    deployment.edit("        offline-load-1:\n", "        offline-load-1:\n        offline-load-2:\n")
+    with (deployment.inventory / "group_vars" / "all.yml").open("a", encoding="utf-8") as file:
+        file.write(f"audit_further_warehouses:\n  archive: {{location: {archive}}}\n")
+    try:
+        done = deployment.play("site.yml")
+        assert done.returncode == 0, done.stdout[-6000:]
+        yield deployment, archive
+    finally:
+        if (deployment.root / "supervisor.sock").exists():
+            assert deployment.play("down.yml").returncode == 0
+
+
+def test_a_further_warehouse_is_loaded_and_counted(archived: tuple[Deployment, Path], tmp_path: Path) -> None:
+    deployment, archive = archived
+    for datacenter, network in LIVE.items():
+        place = ("--bootstrap", f"{network}.100:9092", "--registry", f"http://{network}.12:8081")
+        log = ("--log", str(CHECKOUT / "examples" / "access.log"), "--events", str(EVENTS))
+        done = headrace("replay", "--datacenter", datacenter, *place, *log)
+        assert done.returncode == 0, done.stderr
+
+    data = deployment.root / "data"
+
+    def report() -> dict[str, Any]:
+        asked = headrace(
+            *("audit", "report", "--json", "--bootstrap", f"{OFFLINE}.1:9092"),
+            *("--warehouse", str(data / "warehouse"), "--further-warehouse", f"archive={archive}"),
+            *("--state", str(data / "offline-auditor"), "--output", str(tmp_path / "report")),
+        )
+        found: dict[str, Any] = json.loads(asked.stdout)
+        return found
+
+    eventually(lambda: report()["verdict"] == "complete", timeout_s=240, every_s=3, what="the verdict")
+    found = report()
+    assert found["totals"]["warehouse"] == EVENTS * len(LIVE)
+    (further,) = found["warehouses"]
+    assert (further["name"], further["totals"]["warehouse"]) == ("archive", EVENTS * len(LIVE))
+    health = deployment.play("health.yml")
+    assert health.returncode == 0, health.stdout
+    assert "offline-load-2" in health.stdout
