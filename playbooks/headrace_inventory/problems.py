@@ -47,6 +47,7 @@ CHECKS: tuple[Check, ...] = (
     certificates.certificates,
     topics.topics,
     topics.loaded_topics,
+    topics.aggregates,
     topics.replicas,
     warehouses.further_warehouses,
     warehouses.loads,

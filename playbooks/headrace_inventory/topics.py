@@ -104,6 +104,19 @@ def loaded_topics(groups: Groups, hostvars: HostVars) -> list[str]:
     return list(problems)
 
 
+def aggregates(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Aggregates that the audit would take for copies."""
+    problems: dict[str, None] = {}
+    for host in groups["audit"]:
+        for name in hostvars[host].get("audit_aggregate_topics") or []:
+            if "." in name and host in groups["offline"]:
+                problems.setdefault(
+                    f"Host {host} has in audit_aggregate_topics {name!r}, and the audit takes a name with a dot for a copy: "
+                    "name topics without one."
+                )
+    return list(problems)
+
+
 def replicas(groups: Groups, hostvars: HostVars) -> list[str]:
     """Properties that ask for more brokers than there are."""
     problems: dict[str, None] = {}

@@ -151,6 +151,11 @@ BROKEN = {
         "Host east-broker-1 has in headrace_live_topics the topic 'clicks' with the replication_factor 3, and its datacenter "
         "has 2 brokers: it must be from 1 to 2, or left out.",
     ),
+    "an aggregate that looks like a copy": (
+        change_variable("off-audit-1", "audit_aggregate_topics", ["clicks", "all.clicks"]),
+        "Host off-audit-1 has in audit_aggregate_topics 'all.clicks', and the audit takes a name with a dot for a copy: "
+        "name topics without one.",
+    ),
     "a loaded topic that nobody has": (
         change_all("headrace_loaded_topics", ["pageview"]),
         "Host off-load-1 has in headrace_loaded_topics the topic 'pageview', which is in no live datacenter's "
