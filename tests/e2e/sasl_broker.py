@@ -61,6 +61,8 @@ class SaslBroker:
             broker_id=broker_id,
             zookeeper=zookeeper,
             set={**self.properties(), **stores, **(set or {})},
+            # No fork: tests look at its command line.
+            inside=["env"],
         )
 
     def properties(self) -> dict[str, str]:
