@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -137,10 +138,10 @@ def installed_on(planned: dict[str, Any], what: str) -> set[str]:
 
 @pytest.mark.long
 def test_a_plan_of_bare_hosts_has_everything_and_comes_true(rolled_out: SmallLab) -> None:
-    """The last one: what is removed here is rolled out again, and empty."""
+    """What is removed here is rolled out again, with the checkout's release, and empty."""
     remove = ("-e", "headrace_remove_config=true", "-e", "headrace_remove_data=true")
     services = {(host, service) for host in rolled_out.hosts for service in rolled_out.services(host)}
-    release = f"releases/{rolled_out.version()}: headrace "
+    release = f"releases/{version('headrace')}: headrace "
     assert rolled_out.play("down.yml", *remove).returncode == 0
     planned = plan(rolled_out)
     assert planned.returncode == 2, planned.stdout[-4000:] + planned.stderr[-2000:]
