@@ -33,8 +33,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("headrace")
 
-FREE_FOLDERS = {"unit", "sim"}
-"""Their tests start nothing, so that any worker may take any one of them."""
+FREE_FOLDERS = {"sim"}
+"""Their tests share nothing, so that any worker may take any one of them; those of a unit test's module share what it imports."""
 
 LONGEST_FIRST = (
     "alone",
