@@ -39,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     settings.identity_ranges,
     sockets.shared_addresses,
     sockets.shared_ports,
+    sockets.shared_names,
     tiers.datacenters_whole,
     tiers.idle_hosts,
     tiers.machines,

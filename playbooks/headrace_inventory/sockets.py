@@ -1,4 +1,4 @@
-"""Addresses and ports that two services would both listen on."""
+"""Addresses and ports that two services would both listen on, and names that two of a machine would both have."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from headrace_inventory.addresses import (
     kinds_of,
     port_names,
     service_hosts,
+    services,
 )
 from headrace_inventory.names import and_others
 
@@ -46,6 +47,21 @@ def shared_ports(groups: Groups, hostvars: HostVars) -> list[str]:
         f"{address}:{port}: give one of them another host or headrace_address."
         for (address, port, _), services in taken.items()
         if len(services) > 1
+    ]
+
+
+def shared_names(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Services of one machine with one name: the second would be rolled out over the first."""
+    taken: dict[tuple[str, str], list[str]] = {}
+    for host in service_hosts(groups):
+        machine = str(hostvars[host].get("headrace_machine", host))
+        for name in services(host, hostvars, groups):
+            taken.setdefault((machine, name), []).append(host)
+    return [
+        f"{' and '.join(hosts)} would each run a service {name} on {machine}: give one of them another machine, or a "
+        "headrace_service_prefix of its own."
+        for (machine, name), hosts in taken.items()
+        if len(hosts) > 1
     ]
 
 

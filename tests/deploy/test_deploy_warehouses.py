@@ -25,7 +25,9 @@ def archived(alone: None, tmp_path: Path) -> Iterator[tuple[Deployment, Path]]:
     """A pipeline with two loads, and the second one's warehouse."""
     deployment = copy_of_local(tmp_path, network=NETWORK)
     archive = deployment.root / "data" / "archive"
-    variables = f"{{headrace_address: {OFFLINE}.15, headrace_warehouse: {archive}}}"
+    # One machine has both, so their services need names.
+    prefix = "headrace_service_prefix: archive-"
+    variables = f"{{headrace_address: {OFFLINE}.15, headrace_warehouse: {archive}, {prefix}}}"
     deployment.edit(LOAD, f"{LOAD}        offline-load-2: {variables}\n")
     deployment.edit("        offline-load-1:\n", "        offline-load-1:\n        offline-load-2:\n")
     with (deployment.inventory / "group_vars" / "all.yml").open("a", encoding="utf-8") as file:

@@ -116,6 +116,16 @@ def test_each_load_has_topics_or_a_warehouse_of_its_own() -> None:
     assert loaded_by(headrace_loaded_topics=[]) == []
 
 
+def test_two_loads_on_one_machine_need_names() -> None:
+    here = {"headrace_warehouse": "s3://lake/archive", "headrace_machine": "off-load-1"}
+    (problem,) = loaded_by(**here)
+    assert problem == (
+        "off-load-1 and off-load-2 would each run a service headrace-load on off-load-1: give one of them another machine, "
+        "or a headrace_service_prefix of its own."
+    )
+    assert loaded_by(**here, headrace_service_prefix="archive-") == []
+
+
 def test_the_auditor_is_told_all_of_them(tmp_path: Any) -> None:
     variables = {
         "audit_further_warehouses": {"archive": ARCHIVE, "near": {"location": "/srv/near"}},
