@@ -78,15 +78,15 @@ def further_warehouses(groups: Groups, hostvars: HostVars) -> list[str]:
 def loads(groups: Groups, hostvars: HostVars) -> list[str]:
     """Loads that would bring a topic into one warehouse, each of them all of it."""
     problems = []
-    first: dict[str, str] = {}
+    first: dict[tuple[str, str, str], str] = {}
     for host in groups["load"]:
         variables = hostvars[host]
-        warehouse = f"{variables['headrace_warehouse']} {variables.get('headrace_catalog_properties') or ''}"
+        location, catalog = variables["headrace_warehouse"], variables.get("headrace_catalog_properties")
         for topic in variables.get("headrace_loaded_topics") or []:
-            other = first.setdefault(f"{warehouse} {topic}", host)
+            other = first.setdefault((location, str(catalog or {}), topic), host)
             if other != host:
                 problems.append(
-                    f"Hosts {other} and {host} both load the topic {topic} into {variables['headrace_warehouse']}: give one "
+                    f"Hosts {other} and {host} both load the topic {topic} into {location}: give one "
                     "of them another headrace_warehouse or other headrace_loaded_topics, or take it out of the group load."
                 )
     return problems

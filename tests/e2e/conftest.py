@@ -51,14 +51,14 @@ def dev_cluster(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Callabl
 
 
 @pytest.fixture
-def dev_process(tmp_path: Path) -> Iterator[Callable[..., DevProcess]]:
-    """`dev_process(brokers=1, set={…}, data=PATH)` starts a `headrace dev`, as people do, with a ZooKeeper of its own."""
+def dev_process(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Callable[..., DevProcess]]:
+    """`dev_process(brokers=1, data=PATH)` starts a `headrace dev`; with `own_zookeeper` as people do."""
     running: list[DevProcess] = []
 
-    def start(
-        *, brokers: int = 1, set: Mapping[str, str] | None = None, data: Path | None = None
-    ) -> DevProcess:
-        process = DevProcess(data or tmp_path / f"dev-process-{len(running)}", brokers=brokers, set=set)
+    def start(*, brokers: int = 1, data: Path | None = None, own_zookeeper: bool = False) -> DevProcess:
+        home = data or tmp_path / f"dev-process-{len(running)}"
+        place = None if own_zookeeper else zookeeper.under_chroot(home)
+        process = DevProcess(home, brokers=brokers, zookeeper=place)
         running.append(process)
         return process
 

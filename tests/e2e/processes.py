@@ -16,7 +16,7 @@ from typing import IO
 import psutil
 from forked_process import ForkedProcess
 
-from headrace.broker.dev import DEVELOPMENT_DEFAULTS, brokers_known_to
+from headrace.broker.dev import brokers_known_to, development_defaults
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 40
@@ -96,6 +96,7 @@ class DevProcess(ForegroundProcess):
         brokers: int = 1,
         set: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
+        zookeeper: str | None = None,
     ) -> None:
         self.data = data
         arguments = [
@@ -107,6 +108,8 @@ class DevProcess(ForegroundProcess):
             "--data",
             str(data),
         ]
+        if zookeeper is not None:
+            arguments += ["--zookeeper", zookeeper]
         for key, value in (set or {}).items():
             arguments += ["--set", f"{key}={value}"]
         super().__init__(arguments, data / "dev.log")
@@ -182,12 +185,8 @@ class DevCluster:
         self.data = data
         self.zookeeper = zookeeper
         self.members: list[BrokerProcess] = []
-        replicas = {
-            "offsets.topic.replication.factor": str(min(3, brokers)),
-            "transaction.state.log.replication.factor": str(min(3, brokers)),
-            "transaction.state.log.min.isr": str(min(2, brokers)),
-        }
-        settings = DEVELOPMENT_DEFAULTS | replicas | {"listeners": f"PLAINTEXT://{listen}"} | dict(set or {})
+        listener = {"listeners": f"PLAINTEXT://{listen}"}
+        settings = development_defaults(brokers) | listener | dict(set or {})
         try:
             for number in range(1, brokers + 1):
                 home = data / f"broker-{number}"

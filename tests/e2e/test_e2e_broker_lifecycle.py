@@ -29,7 +29,7 @@ def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_dev_says_where_it_serves_and_stops_cleanly(dev_process: StartDev) -> None:
-    cluster = dev_process()
+    cluster = dev_process(own_zookeeper=True)
     address = r"127\.0\.0\.1:\d+"
     assert re.fullmatch(rf"ready {address} zookeeper {address}", " ".join(cluster.ready))
     children = psutil.Process(cluster.process.pid).children()
@@ -138,7 +138,7 @@ def test_brokers_share_the_partitions_of_a_topic_and_serve_a_group_together(dev_
 
 
 def test_dev_ends_with_its_brokers_when_it_is_killed(dev_process: StartDev) -> None:
-    cluster = dev_process()
+    cluster = dev_process(own_zookeeper=True)
     children = psutil.Process(cluster.process.pid).children()
     assert len(children) == 2
     cluster.kill()
@@ -167,7 +167,7 @@ def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(
     dev_process: StartDev, tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    first = dev_process(data=data)
+    first = dev_process(data=data, own_zookeeper=True)
     produce(first.bootstrap, "kept", [str(i).encode() for i in range(100)])
     settings = {"group.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": first.bootstrap, **settings})
@@ -176,7 +176,7 @@ def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(
     consumer.commit(asynchronous=False)
     consumer.close()
     assert first.stop() == 0
-    second = dev_process(data=data)
+    second = dev_process(data=data, own_zookeeper=True)
     consumer = confluent_kafka.Consumer({"bootstrap.servers": second.bootstrap, **settings})
     consumer.subscribe(["kept"])
     rest = consumer.consume(60, timeout=20)

@@ -97,7 +97,7 @@ def test_offsets_move_although_the_offsets_topic_takes_long_to_create(
     dev_process: Callable[..., DevProcess],
 ) -> None:
     """The admin client looks for a coordinator for half a second; here there is none for a second and a half."""
-    cluster = dev_process()
+    cluster = dev_process(own_zookeeper=True)
     raw = RawClient(cluster)
     try:
         make_topic(raw, "slow")

@@ -143,15 +143,20 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-def _settings(settings: Sequence[str], broker_count: int) -> dict[str, str]:
-    """The `--set` options as properties, checked before anything is started; internal topics get up to three replicas."""
+def development_defaults(broker_count: int) -> dict[str, str]:
+    """The properties of so many brokers that nothing else is said of; internal topics get up to three replicas."""
     replicas = str(min(3, broker_count))
-    properties = {
+    return {
         **DEVELOPMENT_DEFAULTS,
         "offsets.topic.replication.factor": replicas,
         "transaction.state.log.replication.factor": replicas,
         "transaction.state.log.min.isr": str(min(2, broker_count)),
     }
+
+
+def _settings(settings: Sequence[str], broker_count: int) -> dict[str, str]:
+    """The `--set` options as properties, checked before anything is started."""
+    properties = development_defaults(broker_count)
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
