@@ -125,9 +125,14 @@ def machine_services(machine: str, hostvars: HostVars, groups: Groups) -> list[s
     return [name for host in hosts for name in services(host, hostvars, groups)]
 
 
+def machine_of(host: str, hostvars: HostVars) -> str:
+    """The machine that a host is: itself, unless `headrace_machine` names another."""
+    return str(hostvars[host].get("headrace_machine", host))
+
+
 def machine_hosts(machine: str, hostvars: HostVars, groups: Groups) -> list[str]:
-    """The inventory's hosts that are this machine: itself, unless `headrace_machine` names another."""
-    return [host for host in groups["all"] if hostvars[host].get("headrace_machine", host) == machine]
+    """The inventory's hosts that are this machine."""
+    return [host for host in groups["all"] if machine_of(host, hostvars) == machine]
 
 
 def executables(hosts: Iterable[str], groups: Groups) -> list[str]:

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, datacenters, in_datacenter
-
-
-def machine_of(host: str, hostvars: HostVars) -> str:
-    return str(hostvars[host].get("headrace_machine", host))
+from headrace_inventory.addresses import Groups, HostVars, datacenters, in_datacenter, machine_of
 
 
 def one_a_machine(hosts: Iterable[str], hostvars: HostVars) -> list[str]:

@@ -8,6 +8,7 @@ from headrace_inventory.addresses import (
     HostVars,
     datacenters,
     in_datacenter,
+    machine_of,
     service_hosts,
 )
 
@@ -100,7 +101,7 @@ def machines(groups: Groups, hostvars: HostVars) -> list[str]:
     """Machines that would be passed over: their services start nowhere, or unchecked."""
     problems = []
     for host in service_hosts(groups):
-        machine = hostvars[host].get("headrace_machine", host)
+        machine = machine_of(host, hostvars)
         needed = ["machine"]
         if hostvars[host]["headrace_service_manager"] == "supervisor":
             needed.append("supervisor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, address_of, kinds_of, service_name
+from headrace_inventory.addresses import Groups, HostVars, address_of, kinds_of, machine_of, service_name
 
 # By kind of service: protocol, name of the port in headrace_ports, path. What is secured has both in variables of its own.
 PROBES = {
@@ -24,10 +24,6 @@ def looked_at(host: str, play_hosts: Iterable[str], hostvars: HostVars) -> list[
     machine = machine_of(host, hostvars)
     same = [each for each in play_hosts if machine_of(each, hostvars) == machine]
     return same if same[:1] == [host] else []
-
-
-def machine_of(host: str, hostvars: HostVars) -> str:
-    return str(hostvars[host].get("headrace_machine", host))
 
 
 def looks(

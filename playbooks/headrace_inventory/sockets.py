@@ -10,6 +10,7 @@ from headrace_inventory.addresses import (
     HostVars,
     address_of,
     kinds_of,
+    machine_of,
     port_names,
     service_hosts,
     services,
@@ -54,9 +55,8 @@ def shared_names(groups: Groups, hostvars: HostVars) -> list[str]:
     """Services of one machine with one name: the second would be rolled out over the first."""
     taken: dict[tuple[str, str], list[str]] = {}
     for host in service_hosts(groups):
-        machine = str(hostvars[host].get("headrace_machine", host))
         for name in services(host, hostvars, groups):
-            taken.setdefault((machine, name), []).append(host)
+            taken.setdefault((machine_of(host, hostvars), name), []).append(host)
     return [
         f"{' and '.join(hosts)} would each run a service {name} on {machine}: give one of them another machine, or a "
         "headrace_service_prefix of its own."
@@ -67,7 +67,7 @@ def shared_names(groups: Groups, hostvars: HostVars) -> list[str]:
 
 def places(kind: str, host: str, groups: Groups, hostvars: HostVars) -> list[MachinePlace]:
     variables = hostvars[host]
-    machine = str(variables.get("headrace_machine", host))
+    machine = machine_of(host, hostvars)
     found = [
         (address_of(name, variables), int(variables["headrace_ports"][name]))
         for name in port_names(kind, host, hostvars, groups)
