@@ -18,8 +18,6 @@ from headrace.audit.windows import Int64s
 
 KEPT_MINUTES_MAX: Final = 180
 MINUTE_MS: Final = 60_000
-BUCKETS_OF_MINUTE: Final = 1 << 15
-"""No bucket of 64 bits is as high; a minute's number and a bucket are one number of 64 bits, since those sort fast."""
 Key = tuple[str, str]
 """Datacenter and span."""
 
@@ -43,14 +41,21 @@ class RecentLatencies:
         if not len(values_ms):
             return
         minutes = self._minutes.setdefault(key, {})
-        pairs = time_ms // MINUTE_MS * BUCKETS_OF_MINUTE + bucket_of(values_ms)
-        found, counts = np.unique(pairs, return_counts=True)
-        for pair, count in zip(found.tolist(), counts.tolist(), strict=True):
-            minute, bucket = divmod(pair, BUCKETS_OF_MINUTE)
-            minutes.setdefault(minute, Counter())[bucket] += count
-        oldest = max(minutes) - KEPT_MINUTES_MAX
-        for minute in [minute for minute in minutes if minute <= oldest]:
-            del minutes[minute]
+        minute = time_ms // MINUTE_MS
+        oldest = max([*minutes, int(minute.max())]) - KEPT_MINUTES_MAX + 1
+        for old in [known for known in minutes if known < oldest]:
+            del minutes[old]
+        first, buckets = max(oldest, int(minute.min())), bucket_of(values_ms)
+        width = int(buckets.max()) + 1
+        places = (minute - first) * width + buckets
+        table = np.bincount(places if first == int(minute.min()) else places[minute >= first])
+        for start in range(0, len(table), width):
+            counts = table[start : start + width]
+            found = np.flatnonzero(counts)
+            if len(found):
+                counted = minutes.setdefault(first + start // width, Counter())
+                for bucket, count in zip(found.tolist(), counts[found].tolist(), strict=True):
+                    counted[bucket] += count
 
     def figures(self, span: str, period: Period) -> Figures | None:
         """What the events of the minutes that reach into a period took, of all datacenters; None without any."""

@@ -243,7 +243,8 @@ def _by_partition(rows: pa.Table) -> Iterator[Envelopes]:
     columns = {name: rows.column(name).combine_chunks() for name in OWN}
     places = _places(columns, kept)
     offset = _numpy(columns[OFFSET])[kept]
-    time_ms = _numpy(time.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).take(pa.array(kept)))
+    # A schema of somebody else's may tell finer times; what is below a millisecond is left away as floor does.
+    time_ms = _numpy(time.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).take(pa.array(kept))) // 1000
     sequences = _numpy(sequence.take(pa.array(kept)))
     for place, members in places:
         order = members[np.argsort(offset[members], kind="stable")]

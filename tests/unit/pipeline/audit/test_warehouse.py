@@ -77,6 +77,14 @@ def test_a_table_without_envelopes_costs_the_others_nothing(catalog: Catalog, na
     assert counted == [("warehouse", "t", "p", 1)]
 
 
+def test_a_time_of_microseconds_is_of_its_millisecond(catalog: Catalog) -> None:
+    before = datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)
+    add(catalog, "t", [*OWN_TYPES, ("header", HEADER)], {**OWN, "header": {**EVENT, "time": before}})
+    ledger = Ledger()
+    assert Warehouse(catalog).read_into(ledger) == 1
+    assert [rows.time_ms.tolist() for rows in ledger.latencies.waiting] == [[-1]]
+
+
 @pytest.mark.parametrize(("settled_after", "files"), [(timedelta(hours=23), 1), (timedelta(hours=25), 0)])
 def test_files_of_settled_windows_are_not_read_again(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, settled_after: timedelta, files: int
