@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import audit_cells, audit_share_cells, fail_over_cells, idle_cells, log_in_cells, transaction_cells
+from bench import audit_cells, fail_over_cells, idle_cells, log_in_cells, transaction_cells
 from bench.workloads import CLUSTERED, FETCH_BY_TLS, PRODUCE_50_BY_50, PRODUCE_50_BY_TLS
 
 _REPLICATED_50_BY_50 = next(
@@ -21,14 +21,6 @@ PROFILES = {
         "counter's one buffer takes 3.2 to 3.9 µs, nearly all of it in the kernel; to check and count it 1.9, of which the "
         "checksum is 1 (CPU time around each, 2026-11-24). What it would take: a broker that tells batch headers without their "
         "records."
-    ),
-    audit_share_cells.SHARE: (
-        "of the pipeline's CPU the auditor takes 4.1 % (3.4 to 5.6), the live counter 1.5 % and the offline one 1.4 % (the "
-        "cell's own figures, 2026-11-24). Of its reading and settling (cProfile, the same day) the auditor spends 49 % on "
-        "latencies, 31 % on new files of tables and 19 % on topics; 34 % was counting latencies by minute, which has since "
-        "been made four times as fast. To join latencies takes less than half of what it took otherwise (22 ms a round of "
-        "60,000 events for 55), and a round in which a counter finds nothing 0.7 ms for 1.5 (CPU, in turns with the release "
-        "before); none of these is in the figure yet. What it would take: to measure it again on a quiet machine."
     ),
     PRODUCE_50_BY_50.name: (
         "of the broker's CPU 54 % is Python (two fifths of it the append, a fifth the reading of requests), 37 % the kernel "
