@@ -312,7 +312,7 @@ class AggregateWorld:
             self._forget(rng.choice(self.keys))
 
     def _forget(self, key: PartitionKey) -> None:
-        """The target's leader forgets who produced: not while a batch is on its way, as no batch is for a day."""
+        """The target's leader forgets who produced: not while a batch or an answer is on its way, as none is for minutes."""
         log = self.target[key]
         if not self.in_flight[key]:
             self.forgotten += log.next_sequence(100 + self.keys.index(key)) is not None
@@ -427,17 +427,29 @@ class AggregateWorld:
 
     def _locate(self, member: Member, key: PartitionKey, stream: Stream) -> None:
         log = self.source[key]
+        ms = self.delay()
+
+        def answered() -> None:
+            self.in_flight[key] -= 1
+
         survey = stream.survey(TOPIC_ID, 2)
         found = Surveyed(log_start_offset=0, log_end_offset=log.end, epoch=2, epoch_end=log.end)
         position, target = stream.position, self.target[key]
         committed, sequence = target.committed, target.next_sequence(position.producer_id)
         if sequence is not None and position.ahead(sequence) <= 0:
+            self.in_flight[key] += 1
             self._busy(
-                member, key, stream, lambda: stream.located(survey, found, sequence, target_offset=committed)
+                member,
+                key,
+                stream,
+                lambda: stream.located(survey, found, sequence, target_offset=committed),
+                ms,
             )
+            self.after(ms, None, answered)
         elif target.committed == len(target.appended) or not self.looks_at_what_is_committed:
             search = Search(position.producer_id, position.target_offset, log_start=0, log_end=committed)
             search.take(target.appended[search.next_offset :])
+            self.in_flight[key] += 1
             self._busy(
                 member,
                 key,
@@ -449,7 +461,9 @@ class AggregateWorld:
                     target_offset=committed,
                     lost=search.lost,
                 ),
+                ms,
             )
+            self.after(ms, None, answered)
 
     def _send(self, member: Member, key: PartitionKey, stream: Stream) -> None:
         if not member.lease.holds(self.now_ms):
