@@ -371,4 +371,5 @@ class _AiokafkaMember:
         self._driver.run(self._consumer.stop())
 
 
-DRIVERS: dict[str, Any] = {"librdkafka": Librdkafka, "kafka-python": KafkaPython, "aiokafka": Aiokafka}
+# In the order in which they join a group: see what becomes of the last one's members in a rebalance.
+DRIVERS: dict[str, Any] = {"librdkafka": Librdkafka, "aiokafka": Aiokafka, "kafka-python": KafkaPython}

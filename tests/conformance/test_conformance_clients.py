@@ -156,12 +156,16 @@ def commit_until(members: list[Member], offset: int) -> None:
 
 @pytest.mark.parametrize("client", DRIVERS)
 def test_a_static_member_comes_back_to_its_partitions(pair: Pair, client: str) -> None:
+    """Beside a member of librdkafka, which is in every rebalance."""
     topic = f"clients-{client}-static"
 
     def script(bootstrap: str) -> bool:
         make_topic(bootstrap, topic, PARTITION_COUNT)
-        with closing(DRIVERS[client](bootstrap)) as driver:
-            first = driver.member(topic, topic, "range", "first")
+        with (
+            closing(DRIVERS["librdkafka"](bootstrap)) as other,
+            closing(DRIVERS[client](bootstrap)) as driver,
+        ):
+            first = other.member(topic, topic, "range", "first")
             poll_until([first], lambda: len(first.owned()) == PARTITION_COUNT, "the first assignment")
             second = driver.member(topic, topic, "range", "second")
             both = [first, second]
