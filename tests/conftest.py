@@ -64,6 +64,9 @@ LONGEST_FIRST = (
 )
 """Groups that begin before the others, so that none of them is what all workers wait for at the end."""
 
+FIRST_ALONE = "test_deploy_rollout"
+"""Of the whole pipelines, what is run even where there is time for one of them only."""
+
 LEFT_OUT = "left out, since --minutes were over"
 START = time.monotonic()
 
@@ -111,7 +114,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item, group in groups.items():
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: place_of(groups[item]))
+    items.sort(key=lambda item: (place_of(groups[item]), item.path.stem != FIRST_ALONE))
 
 
 def place_of(group: str | None) -> int:

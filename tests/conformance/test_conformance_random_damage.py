@@ -53,6 +53,7 @@ def mortal_pair(
         yield both
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", seeds([0], "HEADRACE_DAMAGE_SEEDS"))
 def test_logs_that_a_crash_damaged_are_mended_alike(mortal_pair: Pair, seed: int) -> None:
     topic = f"damaged-{seed}"

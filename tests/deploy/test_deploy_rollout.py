@@ -29,7 +29,6 @@ import pytest
 from commands import headrace
 from confluent_kafka.admin import AdminClient
 from demo_process import SERVICES, eventually, processes
-from long_runs import first_of
 from odd_demo import assert_everything_is_there, assert_latencies_make_sense
 from prometheus_process import PrometheusProcess
 from prometheus_tools import Query, alert_queries, dashboard_queries
@@ -58,6 +57,7 @@ LABELS = {
     ),
     *("topic", "partition", "source", "state", "kind", "what", "hop", "figure", "status"),
 }
+pytestmark = pytest.mark.long
 BROKERS = {name for name in SERVICES if "-broker-" in name}
 # What is done one host at a time takes as long as there are hosts, and dc-west has those of dc-east once more.
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -205,7 +205,6 @@ def test_prometheus_scrapes_every_service_and_every_query_has_data(rolled_out: A
         assert set(own) <= LABELS
 
 
-@pytest.mark.long
 def test_a_drained_host_is_left_alone_until_it_is_restored(rolled_out: Any) -> None:
     """test_deploy_page.py has the same by Fabric."""
     broker, limit = "dc-east-broker-1", ("--limit", "dc-east-broker-1")
@@ -239,7 +238,6 @@ def serves(connection: socket.socket) -> bool:
 
 
 # The short tests of the lab have the same with systemd.
-@pytest.mark.long
 def test_haproxy_is_changed_by_a_reload_that_cuts_no_connection(rolled_out: Any) -> None:
     before = processes(rolled_out.root)
     file = rolled_out.root / "config" / "dc-east-haproxy" / "haproxy.cfg"
@@ -392,7 +390,6 @@ def interrupt_before_the_restart(deployment: Any, folder: Path, change: str, *ar
         kill(supervisord, signal.SIGCONT)
 
 
-@pytest.mark.long
 def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: Any, tmp_path: Path) -> None:
     """In two turns, for the brokers of both kinds; the lab has hosts of their own for each."""
     limit, partitions = "all:!dc_west", 5
@@ -426,7 +423,6 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
     assert watch.down_together_max == 1
 
 
-@pytest.mark.long
 def test_brokers_are_restarted_one_at_a_time_unless_one_is_needed(rolled_out: Any) -> None:
     before = processes(rolled_out.root)
     eastern = {name for name in BROKERS if name.startswith("dc-east-")}
@@ -452,7 +448,6 @@ def test_brokers_are_restarted_one_at_a_time_unless_one_is_needed(rolled_out: An
     headrace("topics", "delete", "single", "--bootstrap", "127.77.1.1:9092")
 
 
-@pytest.mark.long
 def test_a_change_with_which_replicas_are_never_in_sync_is_taken_back(rolled_out: Any) -> None:
     """A broker that takes everybody off its ISR at once: no value of its configuration is wrong, only what comes of it."""
     before, files = processes(rolled_out.root), broker_files(rolled_out)
@@ -481,7 +476,6 @@ def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) ->
     assert eventually(lambda: brokers_behind("127.77.1.100:9092") == {1, 2})
 
 
-@pytest.mark.long
 def test_a_counter_that_counts_nothing_ends_the_roll_out_with_its_reason(rolled_out: Any) -> None:
     wrong = json.dumps({"audit_counted_topics": ["nothing"], "service_timeout_s": 5})
     result = rolled_out.play("site.yml", "-e", wrong, "--limit", "dc-east-audit-1")
@@ -512,7 +506,6 @@ def vault(rolled_out: Any) -> Iterator[Path]:
     file.unlink(missing_ok=True)
 
 
-@pytest.mark.long
 def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(
     rolled_out: Any, vault: Path, tmp_path: Path
 ) -> None:
@@ -561,7 +554,6 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(
 
 
 # The lab has upgrades of all kinds of services under load; that of a change above has one host at a time.
-@pytest.mark.long
 def test_another_release_restarts_what_runs_from_it_one_host_at_a_time(rolled_out: Any) -> None:
     before = processes(rolled_out.root)
     registries = {"dc-east-registry", "dc-west-registry"}
@@ -588,7 +580,7 @@ BROKER_LEFT = ("Broker 2 at 127.77.2.2:9092 is in this cluster and no host of th
 
 @pytest.mark.parametrize(
     ("arguments", "sentences"),
-    first_of(1, [(("preflight.yml",), SERVICE_LEFT), (("site.yml", "--check"), SERVICE_LEFT + BROKER_LEFT)]),
+    [(("preflight.yml",), SERVICE_LEFT), (("site.yml", "--check"), SERVICE_LEFT + BROKER_LEFT)],
 )
 def test_services_of_a_host_that_the_inventory_has_no_more_are_named(
     rolled_out: Any, tmp_path: Path, arguments: tuple[str, ...], sentences: tuple[str, ...]
@@ -605,7 +597,6 @@ def test_services_of_a_host_that_the_inventory_has_no_more_are_named(
     assert [sentence for sentence in sentences if sentence not in said] == []
 
 
-@pytest.mark.long
 def test_a_preflight_of_all_hosts_names_none_as_left(rolled_out: Any) -> None:
     unlimited = rolled_out.play("preflight.yml")
     assert unlimited.returncode == 0, unlimited.stdout[-4000:]
@@ -673,7 +664,6 @@ def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: A
     assert (rolled_out.root / "log").is_dir()
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_alerts_fire_under_real_faults_and_resolve(rolled_out: Any, tmp_path: Path) -> None:
     """tests/unit/observability has every alert, with series that are made up."""

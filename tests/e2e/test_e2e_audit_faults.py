@@ -190,6 +190,7 @@ def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWor
         assert 0 <= latency["mean"] <= latency["max"]
 
 
+@pytest.mark.long
 def test_a_killed_producer_is_named_until_its_service_comes_back(
     world: AuditWorld, tmp_path: Path, spool_folder: Path
 ) -> None:

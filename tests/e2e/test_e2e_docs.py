@@ -23,8 +23,8 @@ import pytest
 from long_runs import long
 
 ROOT = Path(__file__).resolve().parents[2]
-# Their commands start Spark several times; test_deploy_rollout.py asks the questions, test_e2e_load_iceberg.py those to Spark.
-LONG_PAGES = {"querying.md"}
+# Their commands start Spark or brokers many times; test_e2e_load_iceberg.py asks Spark in short.
+LONG_PAGES = {"querying.md", "mirror.md", "topics.md"}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNABLE = {"sh", "python"}
 PLAIN = {"text", "properties", "json", "yaml", "sql", "ini", "hcl"}

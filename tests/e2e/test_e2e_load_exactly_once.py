@@ -19,6 +19,16 @@ from headrace.load.storage import local_path
 
 DRIVER = Path(__file__).with_name("load_driver.py")
 PARTITIONS = 3
+AFTER_THESE_IN_SHORT = ("append", "clean", "commit", "tell the group")
+# The moment before a step is that after another one, but for what a step calls by itself.
+KILLS = first_of(
+    len(AFTER_THESE_IN_SHORT),
+    [
+        *((step, "after") for step in AFTER_THESE_IN_SHORT),
+        *((step, "after") for step in sorted(STEPS.keys() - set(AFTER_THESE_IN_SHORT))),
+        *((step, "before") for step in sorted(STEPS)),
+    ],
+)
 
 
 @pytest.fixture
@@ -34,9 +44,7 @@ def start(
     return subprocess.Popen([sys.executable, str(DRIVER), *arguments])
 
 
-# The moment before a step is that after another one, but for what a step calls by itself.
-@pytest.mark.parametrize("when", first_of(1, ["after", "before"]))
-@pytest.mark.parametrize("step", sorted(STEPS))
+@pytest.mark.parametrize(("step", "when"), KILLS)
 def test_a_driver_killed_around_any_step_loses_and_doubles_nothing(
     broker: DevCluster, registry: str, tmp_path: Path, step: str, when: str
 ) -> None:

@@ -49,12 +49,12 @@ def check_all(seeds: Iterable[int]) -> None:
         check(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(6, SEEDS))
+@pytest.mark.parametrize("seed", first_of(3, SEEDS))
 def test_names_exactly_what_was_lost_doubled_and_late(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(4, SEEDS_WITHOUT_FAULTS))
+@pytest.mark.parametrize("seed", first_of(2, SEEDS_WITHOUT_FAULTS))
 def test_finds_nothing_where_nothing_happened(seed: int) -> None:
     _, _, outcome = run(seed, faulty=False)
     assert (outcome.verdict, outcome.findings, outcome.incomplete) == ("complete", [], [])
@@ -65,7 +65,7 @@ def check_all_holes() -> None:
         check_holes(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(4, SEEDS_WITH_HOLES))
+@pytest.mark.parametrize("seed", first_of(2, SEEDS_WITH_HOLES))
 def test_what_was_never_counted_excuses_nothing_elsewhere(seed: int) -> None:
     check_holes(seed)
 
@@ -86,7 +86,7 @@ def check_all_aged() -> None:
         check_aged(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(4, SEEDS))
+@pytest.mark.parametrize("seed", first_of(2, SEEDS))
 def test_what_is_settled_on_the_way_is_found_all_the_same(seed: int) -> None:
     check_aged(seed)
 
@@ -116,12 +116,12 @@ def test_a_seed_that_is_settled_fails_without(name: str, monkeypatch: pytest.Mon
         check_all_aged()
 
 
-@pytest.mark.parametrize("seed", first_of(3, SEEDS_WITH_ODD_PRODUCERS))
+@pytest.mark.parametrize("seed", first_of(1, SEEDS_WITH_ODD_PRODUCERS))
 def test_names_what_came_after_its_window_and_who_was_killed(seed: int) -> None:
     check_odd(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(3, SEEDS_WITH_ODD_PRODUCERS))
+@pytest.mark.parametrize("seed", first_of(1, SEEDS_WITH_ODD_PRODUCERS))
 def test_a_watermark_that_is_told_on_the_way_holds(seed: int) -> None:
     check_told(seed)
 
@@ -232,7 +232,7 @@ def test_a_seed_with_odd_producers_fails_without(name: str, monkeypatch: pytest.
         check_all_seeds()
 
 
-@pytest.mark.parametrize("seed", first_of(4, SEEDS))
+@pytest.mark.parametrize("seed", first_of(2, SEEDS))
 def test_names_what_an_aggregate_lacks_and_what_it_has_twice(seed: int) -> None:
     check_aggregates(seed)
 

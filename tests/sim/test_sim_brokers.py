@@ -34,7 +34,7 @@ REACHING, REACHING_MAX = range(8), 40
 """Whose schedules together reach everything, and which are therefore run together; or some more, as other seeds schedule it."""
 FIRST, _, LAST = os.environ.get("BROKER_SEEDS", f"{len(REACHING)}-199").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
-SEEDS_IN_SHORT, SEEDS_OF_SINGLES_IN_SHORT = 50, 8
+SEEDS_IN_SHORT, SEEDS_OF_SINGLES_IN_SHORT = 20, 4
 
 
 @pytest.mark.parametrize("seed", first_of(SEEDS_IN_SHORT - len(REACHING) - SEEDS_OF_SINGLES_IN_SHORT, SEEDS))
@@ -94,9 +94,17 @@ def simulate_all(seeds: Iterable[int], factor: int = 1) -> None:
             lambda *_: None,
             "acknowledged write is lost|the data here belongs to",
             id="unsynced",
+            marks=pytest.mark.long,
         ),
         pytest.param(ProducerStates, "check", lambda *_: None, "a write is doubled", id="repeated"),
-        pytest.param(Partitions, "leader_and_isr", _no_answer_with_a_deed, "not whole after", id="deaf"),
+        pytest.param(
+            Partitions,
+            "leader_and_isr",
+            _no_answer_with_a_deed,
+            "not whole after",
+            id="deaf",
+            marks=pytest.mark.long,
+        ),
         pytest.param(LogLoader, "_apply", lambda *_: None, "a committed offset went back", id="forgotten"),
         pytest.param(
             offsets,
