@@ -34,6 +34,7 @@ module "datacenters_{alias}" {{
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }}
 
@@ -45,6 +46,7 @@ module "peerings_{alias}" {{
   live    = local.made[each.key].peer
   name    = "${{var.name}}-${{local.offline_name}}-${{each.key}}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }}
 """
 

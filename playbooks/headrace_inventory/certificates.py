@@ -35,6 +35,8 @@ def names_of(host: str, groups: Groups, hostvars: HostVars) -> list[str]:
     found = [host, str(hostvars[host]["headrace_address"])]
     for balancer in balancers:
         found += [balancer, str(hostvars[balancer]["headrace_address"])]
+    if host in groups["broker"] and hostvars[host].get("headrace_publish_address"):
+        found.append(str(hostvars[host]["headrace_publish_address"]).rpartition(":")[0])
     return list(dict.fromkeys([*found, *hostvars[host].get("headrace_certificate_names", [])]))
 
 

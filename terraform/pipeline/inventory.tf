@@ -38,6 +38,13 @@ locals {
     }
   }
 
+  # Security groups let administrators alone ask for metrics, which have neither TLS nor log-ins.
+  _security = merge(
+    contains(var.security, "tls_sasl") ? { headrace_metrics_address = "{{ headrace_address }}" } : {},
+    { headrace_security = reverse(var.security)[0] },
+    length(var.security) > 1 ? { headrace_security_before = var.security[0] } : {},
+  )
+
   _warehouse = local.made[local.offline_name].warehouse
 
   inventory = {
@@ -51,14 +58,14 @@ locals {
         release    = { children = { live = {}, offline = {} } }
         supervisor = {}
       })
-      vars = {
+      vars = merge({
         headrace_catalog_properties = {
           "glue.region" = local.offline_region
           "s3.region"   = local.offline_region
           type          = "glue"
         }
         headrace_warehouse = local._warehouse.location
-      }
+      }, local._security)
     }
   }
 }

@@ -42,6 +42,7 @@ module "datacenters_ap_northeast_1" {
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }
 
@@ -53,6 +54,7 @@ module "peerings_ap_northeast_1" {
   live    = local.made[each.key].peer
   name    = "${var.name}-${local.offline_name}-${each.key}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }
 
 module "datacenters_ap_southeast_1" {
@@ -66,6 +68,7 @@ module "datacenters_ap_southeast_1" {
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }
 
@@ -77,6 +80,7 @@ module "peerings_ap_southeast_1" {
   live    = local.made[each.key].peer
   name    = "${var.name}-${local.offline_name}-${each.key}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }
 
 module "datacenters_eu_central_1" {
@@ -90,6 +94,7 @@ module "datacenters_eu_central_1" {
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }
 
@@ -101,6 +106,7 @@ module "peerings_eu_central_1" {
   live    = local.made[each.key].peer
   name    = "${var.name}-${local.offline_name}-${each.key}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }
 
 module "datacenters_eu_west_1" {
@@ -114,6 +120,7 @@ module "datacenters_eu_west_1" {
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }
 
@@ -125,6 +132,7 @@ module "peerings_eu_west_1" {
   live    = local.made[each.key].peer
   name    = "${var.name}-${local.offline_name}-${each.key}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }
 
 module "datacenters_us_east_1" {
@@ -138,6 +146,7 @@ module "datacenters_us_east_1" {
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }
 
@@ -149,6 +158,7 @@ module "peerings_us_east_1" {
   live    = local.made[each.key].peer
   name    = "${var.name}-${local.offline_name}-${each.key}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }
 
 module "datacenters_us_east_2" {
@@ -162,6 +172,7 @@ module "datacenters_us_east_2" {
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }
 
@@ -173,6 +184,7 @@ module "peerings_us_east_2" {
   live    = local.made[each.key].peer
   name    = "${var.name}-${local.offline_name}-${each.key}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }
 
 module "datacenters_us_west_2" {
@@ -186,6 +198,7 @@ module "datacenters_us_west_2" {
   network      = each.value.network
   protect_data = var.protect_data
   region       = each.value.region
+  security     = var.security
   tier         = each.value.tier
 }
 
@@ -197,4 +210,5 @@ module "peerings_us_west_2" {
   live    = local.made[each.key].peer
   name    = "${var.name}-${local.offline_name}-${each.key}"
   offline = local.made[local.offline_name].peer
+  ports   = local.made[each.key].peer.broker_ports
 }

@@ -316,6 +316,18 @@ variable "protect_data" {
   nullable    = false
 }
 
+variable "security" {
+  description = "How brokers, ZooKeepers and registries are spoken to: plaintext, tls or tls_sasl. While one takes the place of another both: that of before, then the new one."
+  type        = list(string)
+  default     = ["plaintext"]
+  nullable    = false
+
+  validation {
+    condition     = contains([1, 2], length(var.security)) && length(distinct(var.security)) == length(var.security) && alltrue([for way in var.security : try(contains(["plaintext", "tls", "tls_sasl"], way), false)])
+    error_message = "security is [${join(", ", [for way in var.security : way == null ? "null" : way])}]: name plaintext, tls or tls_sasl, or two of them while one takes the place of another: that of before, then the new one."
+  }
+}
+
 variable "tags" {
   description = "Tags of every resource, beside Pipeline and ManagedBy."
   type        = map(string)

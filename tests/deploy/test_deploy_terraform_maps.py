@@ -245,8 +245,22 @@ def test_a_bad_map_gets_its_sentence(variables: Workspace, name: str) -> None:
 
 
 @needs_terraform
+@pytest.mark.parametrize("ways", [[], ["ssl"], ["tls", "tls"], ["plaintext", "tls", "tls_sasl"], [None]])
+def test_ways_to_speak_that_are_none_get_their_sentence(variables: Workspace, ways: list[str | None]) -> None:
+    (variables.folder / "ways.tfvars.json").write_text(
+        json.dumps({"datacenters": GOOD, "security": ways}), encoding="utf-8"
+    )
+    done = variables.run("plan", "-no-color", "-var-file=ways.tfvars.json")
+    assert done.returncode == 1
+    said = " ".join(done.stderr.replace("│", " ").split())
+    listed = ", ".join("null" if way is None else way for way in ways)
+    assert f"security is [{listed}]: name plaintext, tls or tls_sasl, or two of them" in said
+    assert said.count("Error:") == said.count("Error: Invalid value for variable") == 1
+
+
+@needs_terraform
 def test_every_validation_fails_when_it_should(variables: Workspace) -> None:
-    assert "28 passed, 0 failed" in variables.succeed("test")
+    assert "32 passed, 0 failed" in variables.succeed("test")
 
 
 @pytest.mark.long

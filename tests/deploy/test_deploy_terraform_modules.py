@@ -96,6 +96,16 @@ def test_every_validation_has_a_test_that_expects_its_failure(module: Path) -> N
         assert expected.count(f"var.{name}") >= validations, f"{module.name}: {name}"
 
 
+def test_ports_are_those_of_the_roll_out() -> None:
+    text = (CHECKOUT / "terraform" / "modules" / "network" / "security.tf").read_text(encoding="utf-8")
+    ports = dict(re.findall(r"^    (\w+) += (\d+)$", text, re.MULTILINE))
+    settings = yaml.safe_load((CHECKOUT / "playbooks" / "group_vars" / "all.yml").read_text(encoding="utf-8"))
+    known = settings["headrace_ports"]
+    assert ports.pop("endpoint") == "443"
+    assert ports == {name: str(known[name]) for name in ports}
+    assert {"broker_tls_sasl", "registry_tls", "zookeeper_tls"} <= ports.keys()
+
+
 # In short: test_deploy_terraform_maps.py runs those of the variables, and test_deploy_terraform_security.py plans all modules.
 @pytest.mark.long
 @needs_provider

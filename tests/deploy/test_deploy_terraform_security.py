@@ -15,6 +15,8 @@ from terraform_kit import CHECKOUT, Workspace, moto_pipeline, needs_provider
 pytestmark = [needs_provider, pytest.mark.long, pytest.mark.timeout(900)]
 
 EXAMPLES = ("small", "production")
+# The ports of plaintext, and what is in their place where everybody logs in.
+SECURED = {9092: 9094, 8081: 8082, 2181: 2182}
 # DESIGN section 6: brokers and their load balancer, the registry, metrics, ZooKeeper's three; and the endpoints' HTTPS.
 PORTS_BY_GROUP = {
     "audit": {9405, 9406},
@@ -69,6 +71,7 @@ class Plan:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.variables = {name: value["value"] for name, value in data["variables"].items()}
+        self.is_secured = self.variables["security"] == ["tls_sasl"]
         self.resources = [change for change in data["resource_changes"] if change["mode"] == "managed"]
 
     def of_type(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -76,6 +79,10 @@ class Plan:
         for change in self.resources:
             if change["type"] == kind:
                 yield change["address"], change["change"]["after"]
+
+    def port(self, of_plaintext: int) -> int:
+        """What is open in the place of a port of plaintext."""
+        return SECURED.get(of_plaintext, of_plaintext) if self.is_secured else of_plaintext
 
     def datacenter_of(self, address: str) -> str:
         """The datacenter whose module or peering a resource belongs to."""
@@ -129,7 +136,7 @@ def test_rules_open_single_ports_that_the_design_names(plan: Plan) -> None:
     for address, rule in rules:
         assert rule["ip_protocol"] == "tcp", address
         assert rule["from_port"] == rule["to_port"], address
-        assert rule["from_port"] in PORTS_BY_GROUP[target_of(address)], address
+        assert rule["from_port"] in map(plan.port, PORTS_BY_GROUP[target_of(address)]), address
 
 
 @pytest.mark.parametrize("kind", [INGRESS, EGRESS])
@@ -141,7 +148,7 @@ def test_hosts_reach_those_whom_they_need_and_nobody_else(plan: Plan, kind: str)
             for address, rule in plan.of_type(kind)
             if ".flow[" in address and plan.datacenter_of(address) == name
         }
-        assert flows == {flow for flow in FLOWS if absent not in flow}
+        assert flows == {(*flow[:2], plan.port(flow[2])) for flow in FLOWS if absent not in flow}
 
 
 def test_blocks_reach_only_what_is_published_and_administered(plan: Plan) -> None:
@@ -152,7 +159,7 @@ def test_blocks_reach_only_what_is_published_and_administered(plan: Plan) -> Non
             if ".door[" in address and plan.datacenter_of(address) == name
         }
         assert doors == {
-            (group, port, block)
+            (group, plan.port(port), block)
             for attribute, blocks in plan.blocks(name).items()
             for block in blocks
             for group, port in DOORS[attribute] - DOORS_NOT_IN[datacenter["tier"]]
@@ -178,7 +185,7 @@ def test_only_offline_brokers_come_from_another_datacenter(plan: Plan) -> None:
         block = ipaddress.IPv4Network(rule["cidr_ipv4"])
         assert block.subnet_of(brokers), address
         assert block.prefixlen == brokers.prefixlen + 5, address
-        assert rule["from_port"] == 9092, address
+        assert rule["from_port"] == plan.port(9092), address
 
 
 def test_nothing_leads_to_or_from_the_world(plan: Plan) -> None:

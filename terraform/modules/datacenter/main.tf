@@ -23,6 +23,7 @@ module "network" {
   name          = var.name
   publish_cidrs = var.network.publish_cidrs
   region        = var.region
+  security      = var.security
   zones         = var.network.zones
 }
 
@@ -46,6 +47,7 @@ module "load_balancer" {
   brokers           = local.brokers
   dns_zone          = var.network.dns_zone
   name              = var.name
+  ports             = module.network.broker_ports
   security_group_id = module.network.security_group_ids["load_balancer"]
   subnet_ids        = values(module.network.subnet_ids.edge)
   vpc_id            = module.network.vpc_id

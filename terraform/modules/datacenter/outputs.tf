@@ -12,6 +12,7 @@ output "peer" {
   description = "What a peering needs to know of this side."
   value = {
     broker_cidrs             = [for zone in var.network.zones : zone.broker_cidr]
+    broker_ports             = module.network.broker_ports
     broker_route_table_id    = module.network.broker_route_table_id
     broker_security_group_id = module.network.security_group_ids["broker"]
     region                   = var.region

@@ -47,6 +47,12 @@ variable "region" {
   type        = string
 }
 
+variable "security" {
+  description = "How brokers, ZooKeepers and registries are spoken to: plaintext, tls or tls_sasl, or two of them while one takes the place of another."
+  type        = list(string)
+  default     = ["plaintext"]
+}
+
 variable "tier" {
   description = "live, where front ends publish, or offline, where the warehouse is."
   type        = string

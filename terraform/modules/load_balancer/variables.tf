@@ -23,6 +23,17 @@ variable "name" {
   }
 }
 
+variable "ports" {
+  description = "The ports of the brokers that are open."
+  type        = list(number)
+  default     = [9092]
+
+  validation {
+    condition     = length(var.ports) > 0
+    error_message = "ports of ${var.name} is empty: a publish address needs at least one port."
+  }
+}
+
 variable "security_group_id" {
   description = "The security group that says who may publish."
   type        = string

@@ -1,3 +1,8 @@
+output "broker_ports" {
+  description = "The ports of brokers that are open, in the order of security."
+  value       = [for port in local._open.broker : local._ports[port]]
+}
+
 output "broker_route_table_id" {
   description = "The table of the brokers' subnets, where the peering adds its routes."
   value       = aws_route_table.this["broker"].id

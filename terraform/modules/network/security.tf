@@ -1,16 +1,28 @@
 # Who may reach whom, on the ports of the design and on no other. SSM needs no port of a host: it has none for SSH.
+# Names and ports are those of headrace_ports in playbooks/group_vars/all.yml.
 
 locals {
   _ports = {
     auditor_metrics    = 9406
     broker             = 9092
+    broker_tls         = 9093
+    broker_tls_sasl    = 9094
     counter_metrics    = 9405
     endpoint           = 443
     metrics            = 9404
     registry           = 8081
+    registry_tls       = 8082
     zookeeper          = 2181
     zookeeper_election = 3888
     zookeeper_peer     = 2888
+    zookeeper_tls      = 2182
+  }
+  # The ports of what is spoken to in one of several ways. ZooKeepers and registries have one port for both ways of TLS.
+  _endings = { plaintext = "", tls = "_tls", tls_sasl = "_tls_sasl" }
+  _open = {
+    broker    = [for way in var.security : "broker${local._endings[way]}"]
+    registry  = distinct([for way in var.security : way == "plaintext" ? "registry" : "registry_tls"])
+    zookeeper = distinct([for way in var.security : way == "plaintext" ? "zookeeper" : "zookeeper_tls"])
   }
   _published = length(var.publish_cidrs) > 0
   _members   = setunion(var.groups, ["endpoint"], local._published ? ["load_balancer"] : [])
@@ -30,10 +42,12 @@ locals {
     ],
     [for group in var.groups : { from = group, to = "endpoint", port = "endpoint" }],
   )
-  flows = {
-    for flow in local._flows : "${flow.from} to ${flow.to} ${flow.port}" => merge(flow, { port = local._ports[flow.port] })
-    if contains(local._members, flow.from) && contains(local._members, flow.to)
-  }
+  flows = merge([
+    for flow in local._flows : {
+      for port in try(local._open[flow.port], [flow.port]) : "${flow.from} to ${flow.to} ${port}" => merge(flow, { port = local._ports[port] })
+      if contains(local._members, flow.from) && contains(local._members, flow.to)
+    }
+  ]...)
 
   # A client of Kafka starts at the load balancer and goes on with each broker, so publishing needs both.
   _doors = concat(
@@ -56,12 +70,12 @@ locals {
     ],
   )
   # A block that both publishes and administers is one rule.
-  doors = {
-    for key, same in {
-      for door in local._doors : "${door.to} ${door.port} from ${door.cidr}" => door...
+  doors = merge([
+    for door in local._doors : {
+      for port in try(local._open[door.port], [door.port]) : "${door.to} ${port} from ${door.cidr}" => merge(door, { port = local._ports[port] })
       if contains(local._members, door.to)
-    } : key => merge(same[0], { port = local._ports[same[0].port] })
-  }
+    }
+  ]...)
 }
 
 resource "aws_security_group" "this" {

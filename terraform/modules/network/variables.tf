@@ -49,6 +49,17 @@ variable "region" {
   type        = string
 }
 
+variable "security" {
+  description = "How brokers, ZooKeepers and registries are spoken to: plaintext, tls or tls_sasl, or two of them while one takes the place of another."
+  type        = list(string)
+  default     = ["plaintext"]
+
+  validation {
+    condition     = length(var.security) > 0 && length(setsubtract(var.security, ["plaintext", "tls", "tls_sasl"])) == 0
+    error_message = "security of ${var.name} is [${join(", ", var.security)}]: name plaintext, tls or tls_sasl."
+  }
+}
+
 variable "zones" {
   description = "By rack, the availability zone and the blocks of its three subnets: brokers, the other hosts, and the edge (load balancer and endpoints)."
   type = map(object({

@@ -2,7 +2,14 @@
 # only the offline side may open connections.
 
 locals {
-  port = 9092
+  # What was there before a second port keeps its name.
+  _first = 9092
+  _roads = {
+    for side, cidrs in { live = var.live.broker_cidrs, offline = var.offline.broker_cidrs } : side => {
+      for pair in setproduct(cidrs, var.ports) :
+      pair[1] == local._first ? pair[0] : "${pair[0]} ${pair[1]}" => { cidr = pair[0], port = pair[1] }
+    }
+  }
 }
 
 resource "aws_vpc_peering_connection" "this" {
@@ -43,24 +50,24 @@ resource "aws_route" "to_offline" {
 # Security groups of another region cannot be named in a rule, so the rules name the subnets, which hold brokers alone.
 resource "aws_vpc_security_group_egress_rule" "mirror" {
   provider = aws.offline
-  for_each = toset(var.live.broker_cidrs)
+  for_each = local._roads.live
 
-  cidr_ipv4         = each.key
+  cidr_ipv4         = each.value.cidr
   description       = "mirror to live brokers of ${var.name}"
-  from_port         = local.port
+  from_port         = each.value.port
   ip_protocol       = "tcp"
   security_group_id = var.offline.broker_security_group_id
-  to_port           = local.port
+  to_port           = each.value.port
 }
 
 resource "aws_vpc_security_group_ingress_rule" "mirror" {
   provider = aws.live
-  for_each = toset(var.offline.broker_cidrs)
+  for_each = local._roads.offline
 
-  cidr_ipv4         = each.key
+  cidr_ipv4         = each.value.cidr
   description       = "mirror from offline brokers of ${var.name}"
-  from_port         = local.port
+  from_port         = each.value.port
   ip_protocol       = "tcp"
   security_group_id = var.live.broker_security_group_id
-  to_port           = local.port
+  to_port           = each.value.port
 }

@@ -28,3 +28,9 @@ variable "offline" {
     vpc_id                   = string
   })
 }
+
+variable "ports" {
+  description = "The ports of the live brokers that are open."
+  type        = list(number)
+  default     = [9092]
+}

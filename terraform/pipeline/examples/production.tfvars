@@ -1,5 +1,6 @@
-# Three live datacenters in three regions and an offline one, each over three zones.
-name = "headrace"
+# Three live datacenters in three regions and an offline one, each over three zones; everybody logs in, and nothing is in clear.
+name     = "headrace"
+security = ["tls_sasl"]
 
 datacenters = {
   dc-east = {

@@ -84,7 +84,7 @@ run "a_pipeline" {
   }
 
   assert {
-    condition     = output.inventory.all.vars.headrace_warehouse == "s3://headrace-offline-warehouse-123456789012" && output.inventory.all.vars.headrace_catalog_properties.type == "glue"
+    condition     = output.inventory.all.vars.headrace_security == "plaintext" && output.inventory.all.vars.headrace_warehouse == "s3://headrace-offline-warehouse-123456789012" && output.inventory.all.vars.headrace_catalog_properties.type == "glue"
     error_message = "The load finds the bucket and the catalog."
   }
 
@@ -101,6 +101,24 @@ run "a_pipeline" {
   assert {
     condition     = toset(keys(output.publish_zone_ids)) == toset(["dc-east", "dc-west"]) && alltrue([for zone in output.publish_zone_ids : zone != null])
     error_message = "And a DNS zone of its own, which other networks are told."
+  }
+}
+
+run "a_secured_pipeline" {
+  command = plan
+
+  variables {
+    security = ["plaintext", "tls_sasl"]
+  }
+
+  assert {
+    condition     = output.inventory.all.vars.headrace_security == "tls_sasl" && output.inventory.all.vars.headrace_security_before == "plaintext"
+    error_message = "The inventory says which way takes the place of which."
+  }
+
+  assert {
+    condition     = output.publish_addresses == { dc-east = "publish.dc-east.headrace.internal:9094", dc-west = "publish.dc-west.headrace.internal:9094" }
+    error_message = "Clients start by the new way."
   }
 }
 

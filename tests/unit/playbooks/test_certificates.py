@@ -64,14 +64,18 @@ def test_a_broker_is_also_known_by_the_bootstrap_addresses_before_it(tmp_path: P
     groups["haproxy"] = ["publish.example.com"]
     hostvars["publish.example.com"] = {"headrace_datacenter": "east", "headrace_address": "10.1.1.100"}
     hostvars["east-broker-1"]["headrace_certificate_names"] = ["nlb.example.com"]
+    for host in ("east-broker-1", "east-registry-1"):
+        hostvars[host]["headrace_publish_address"] = "publish.east.internal:9094"
     assert names_of("east-broker-1", groups, hostvars) == [
         "east-broker-1",
         "10.1.1.1",
         "publish.example.com",
         "10.1.1.100",
+        "publish.east.internal",
         "nlb.example.com",
     ]
     assert "10.1.1.100" not in names_of("off-broker-1", groups, hostvars)
+    assert "publish.east.internal" not in names_of("east-registry-1", groups, hostvars)
 
 
 def test_a_certificate_for_other_names_or_about_to_end_is_made_anew(

@@ -30,13 +30,67 @@ run "a_publish_address" {
   }
 
   assert {
-    condition     = one(aws_lb_target_group.brokers.health_check).protocol == "TCP" && one(aws_lb_target_group.brokers.health_check).port == "9092"
+    condition     = alltrue([for group in aws_lb_target_group.brokers : one(group.health_check).protocol == "TCP" && one(group.health_check).port == "9092"])
     error_message = "A broker that does not answer gets no connections."
   }
 
   assert {
     condition     = output.publish_address == "publish.dc-east.headrace.internal:9092"
     error_message = "The publish address is a name that stays."
+  }
+}
+
+run "two_ports" {
+  command = apply
+
+  variables {
+    ports = [9092, 9094]
+  }
+
+  assert {
+    condition = { for name, target in aws_lb_target_group_attachment.broker : name => "${target.target_id}:${target.port}" } == {
+      dc-east-broker-1        = "10.1.0.10:9092", dc-east-broker-2 = "10.1.8.11:9092",
+      "dc-east-broker-1 9094" = "10.1.0.10:9094", "dc-east-broker-2 9094" = "10.1.8.11:9094"
+    }
+    error_message = "Every broker is behind each of them."
+  }
+
+  assert {
+    condition     = { for port, listener in aws_lb_listener.publish : port => listener.port } == { "9092" = 9092, "9094" = 9094 }
+    error_message = "Each of them listens."
+  }
+
+  assert {
+    condition     = { for port, group in aws_lb_target_group.brokers : port => group.name } == { "9092" = "headrace-dc-east", "9094" = "headrace-dc-east-9094" }
+    error_message = "What was there before keeps its name."
+  }
+
+  assert {
+    condition     = output.publish_address == "publish.dc-east.headrace.internal:9094"
+    error_message = "Clients start by the new way."
+  }
+}
+
+run "a_long_name" {
+  command = apply
+
+  variables {
+    name  = "headrace-with-a-long-datacenter1"
+    ports = [9093]
+  }
+
+  assert {
+    condition     = alltrue([for group in aws_lb_target_group.brokers : length(group.name) == 32 && endswith(group.name, "-9093")])
+    error_message = "The name of a group of targets is one that AWS takes."
+  }
+}
+
+run "no_ports" {
+  command         = plan
+  expect_failures = [var.ports]
+
+  variables {
+    ports = []
   }
 }
 

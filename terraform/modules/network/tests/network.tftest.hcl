@@ -76,6 +76,53 @@ run "an_offline_network" {
   }
 }
 
+run "a_network_of_log_ins" {
+  command = plan
+
+  variables {
+    security = ["tls_sasl"]
+  }
+
+  assert {
+    condition = toset([
+      for rule in concat(values(aws_vpc_security_group_ingress_rule.door), values(aws_vpc_security_group_ingress_rule.flow)) : rule.from_port
+    ]) == toset([443, 2182, 2888, 3888, 8082, 9094, 9404, 9405])
+    error_message = "No port of plaintext is open but those of metrics and of ZooKeepers among each other."
+  }
+
+  assert {
+    condition     = output.broker_ports == [9094]
+    error_message = "Load balancer and peering are told the port of brokers."
+  }
+}
+
+run "a_network_that_changes" {
+  command = plan
+
+  variables {
+    security = ["tls", "tls_sasl"]
+  }
+
+  assert {
+    condition     = aws_vpc_security_group_ingress_rule.flow["broker to broker broker_tls"].from_port == 9093 && aws_vpc_security_group_ingress_rule.flow["broker to broker broker_tls_sasl"].from_port == 9094
+    error_message = "Both ways are open."
+  }
+
+  assert {
+    condition     = length([for key in keys(aws_vpc_security_group_ingress_rule.flow) : key if startswith(key, "broker to zookeeper")]) == 1
+    error_message = "And the port that is the same in both is open once."
+  }
+}
+
+run "a_way_that_is_none" {
+  command         = plan
+  expect_failures = [var.security]
+
+  variables {
+    security = ["tls", "ssl"]
+  }
+}
+
 run "publishing_from_the_world" {
   command         = plan
   expect_failures = [var.publish_cidrs]

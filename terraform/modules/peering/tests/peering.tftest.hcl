@@ -44,6 +44,22 @@ run "a_road_for_the_mirror" {
   }
 }
 
+run "a_road_of_two_ports" {
+  command = plan
+
+  variables {
+    ports = [9092, 9093]
+  }
+
+  assert {
+    condition = { for key, rule in aws_vpc_security_group_egress_rule.mirror : key => "${rule.cidr_ipv4}:${rule.from_port}-${rule.to_port}" } == {
+      "10.2.0.0/21"      = "10.2.0.0/21:9092-9092", "10.2.8.0/21" = "10.2.8.0/21:9092-9092",
+      "10.2.0.0/21 9093" = "10.2.0.0/21:9093-9093", "10.2.8.0/21 9093" = "10.2.8.0/21:9093-9093"
+    }
+    error_message = "Both ports are open, and what was there before keeps its place."
+  }
+}
+
 run "overlapping_sides" {
   command         = plan
   expect_failures = [var.live]

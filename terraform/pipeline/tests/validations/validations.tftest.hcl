@@ -276,3 +276,39 @@ run "a_tag_that_is_kept" {
     tags = { "aws:owner" = "us" }
   }
 }
+
+run "a_way_to_speak_that_is_none" {
+  command         = plan
+  expect_failures = [var.security]
+
+  variables {
+    security = ["ssl"]
+  }
+}
+
+run "no_way_to_speak" {
+  command         = plan
+  expect_failures = [var.security]
+
+  variables {
+    security = []
+  }
+}
+
+run "one_way_in_the_place_of_itself" {
+  command         = plan
+  expect_failures = [var.security]
+
+  variables {
+    security = ["tls", "tls"]
+  }
+}
+
+run "three_ways_to_speak" {
+  command         = plan
+  expect_failures = [var.security]
+
+  variables {
+    security = ["plaintext", "tls", "tls_sasl"]
+  }
+}
