@@ -428,16 +428,11 @@ class AggregateWorld:
     def _locate(self, member: Member, key: PartitionKey, stream: Stream) -> None:
         log = self.source[key]
         ms = self.delay()
-
-        def answered() -> None:
-            self.in_flight[key] -= 1
-
         survey = stream.survey(TOPIC_ID, 2)
         found = Surveyed(log_start_offset=0, log_end_offset=log.end, epoch=2, epoch_end=log.end)
         position, target = stream.position, self.target[key]
         committed, sequence = target.committed, target.next_sequence(position.producer_id)
         if sequence is not None and position.ahead(sequence) <= 0:
-            self.in_flight[key] += 1
             self._busy(
                 member,
                 key,
@@ -445,11 +440,10 @@ class AggregateWorld:
                 lambda: stream.located(survey, found, sequence, target_offset=committed),
                 ms,
             )
-            self.after(ms, None, answered)
+            self._answer_under_way(key, ms)
         elif target.committed == len(target.appended) or not self.looks_at_what_is_committed:
             search = Search(position.producer_id, position.target_offset, log_start=0, log_end=committed)
             search.take(target.appended[search.next_offset :])
-            self.in_flight[key] += 1
             self._busy(
                 member,
                 key,
@@ -463,7 +457,16 @@ class AggregateWorld:
                 ),
                 ms,
             )
-            self.after(ms, None, answered)
+            self._answer_under_way(key, ms)
+
+    def _answer_under_way(self, key: PartitionKey, ms: int) -> None:
+        """It arrives then, whatever has become by then of the member that asked."""
+
+        def arrived() -> None:
+            self.in_flight[key] -= 1
+
+        self.in_flight[key] += 1
+        self.after(ms, None, arrived)
 
     def _send(self, member: Member, key: PartitionKey, stream: Stream) -> None:
         if not member.lease.holds(self.now_ms):

@@ -48,7 +48,7 @@ class RecentLatencies:
         first, buckets = max(oldest, int(minute.min())), bucket_of(values_ms)
         width = int(buckets.max()) + 1
         places = (minute - first) * width + buckets
-        table = np.bincount(places if first == int(minute.min()) else places[minute >= first])
+        table = np.bincount(places[minute >= first])
         for start in range(0, len(table), width):
             counts = table[start : start + width]
             found = np.flatnonzero(counts)
