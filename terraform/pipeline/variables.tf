@@ -151,7 +151,7 @@ variable "datacenters" {
     error_message = join(" ", flatten([
       for name, datacenter in var.datacenters : [
         for block in try(coalescelist(datacenter.admin_cidrs, []), []) :
-        "Datacenter ${name} has ${block == null ? "null" : block} among its admin_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+        "Datacenter ${name} has ${block == null ? "null" : block} among its admin_cidrs: use private IPv4 blocks that begin at their first address, since brokers are for private networks alone."
         if !(can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false))
       ]
     ]))
@@ -165,7 +165,7 @@ variable "datacenters" {
     error_message = join(" ", flatten([
       for name, datacenter in var.datacenters : [
         for block in try(coalescelist(datacenter.publish_cidrs, []), []) :
-        "Datacenter ${name} has ${block == null ? "null" : block} among its publish_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+        "Datacenter ${name} has ${block == null ? "null" : block} among its publish_cidrs: use private IPv4 blocks that begin at their first address, since brokers are for private networks alone."
         if !(can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false))
       ]
     ]))

@@ -42,7 +42,7 @@ def without(*names: str) -> Callable[[Datacenters], None]:
 
 
 PRIVATE = (
-    "use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+    "use private IPv4 blocks that begin at their first address, since brokers are for private networks alone."
 )
 BLOCK = "give it a private IPv4 block from /16 to /20 that begins at its first address, like 10.1.0.0/16."
 LACKS = "lacks its cidr, region or tier: say what each is."

@@ -242,7 +242,7 @@ def test_wrong_use_is_refused_in_a_sentence(broker: DevCluster, registry: Regist
 
 
 PROGRAM = """
-import multiprocessing, os, signal, sys
+import ctypes, multiprocessing, os, signal, sys
 from headrace.events.avro_schemas import schema_text
 from headrace.producer import Producer
 
@@ -400,6 +400,26 @@ def test_a_forked_process_has_a_producer_of_its_own(broker: DevCluster, registry
     check_whole(broker.bootstrap, "forked", {producer_id: int(count) for producer_id, count in lines[:3]})
     idle, _ = lines[3]
     assert not accounts_of(broker.bootstrap, idle, "forked"), "a child that sends nothing opens nothing"
+
+
+FORKED_UNDER_A_LOCK = """
+producer = opened()
+assert send(1) == [0]
+library = ctypes.CDLL(None)
+library.on_exit(library.pause, None)
+if (pid := os.fork()) == 0:
+    library.printf(b"written by C\\n")
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+producer.close()
+os._exit(0)
+"""
+
+
+def test_a_forked_process_ends_where_c_libraries_would_wait_for_threads_it_has_not(
+    broker: DevCluster, registry: RegistryProcess
+) -> None:
+    assert run_program(broker, registry, "locked", FORKED_UNDER_A_LOCK) == ["written by C"]
 
 
 def replay_command(bootstrap: str, url: str, log: Path, topic: str, *rest: str) -> list[str]:

@@ -30,10 +30,14 @@ class OpenProducer(Protocol):
 
 _open: dict[int, OpenProducer] = {}
 _all: weakref.WeakSet[OpenProducer] = weakref.WeakSet()
+_is_used = False
+"""Whether a producer was ever opened, in this process or in one that it was forked off."""
 
 
 def note_open(producer: OpenProducer) -> None:
     """Hold a producer until it is noted as closed."""
+    global _is_used
+    _is_used = True
     _open[id(producer)] = producer
     _all.add(producer)
     # A child of multiprocessing forgets the hooks of its parent, and ends without running its own.
@@ -67,6 +71,21 @@ def _close_all() -> None:
 def _begin_anew() -> None:
     for producer in list(_all):
         producer.begin_anew()
+    if _is_used:
+        _end_without_clean_up()
+
+
+def _end_without_clean_up() -> None:
+    """Let this process end, after the interpreter's own hooks and C's open files, as those of multiprocessing do.
+
+    The clean-up of the client's OpenSSL would wait for good for a lock that one of the client's threads, of which a
+    child has none, held at the fork.
+    """
+    c_library = ctypes.CDLL(None)
+    if hasattr(c_library, "on_exit"):
+        # What was registered last is called first, and `_exit` is given the status.
+        c_library.on_exit(c_library._exit, None)
+        c_library.on_exit(c_library.fcloseall, None)
 
 
 os.register_at_fork(after_in_child=_begin_anew)

@@ -4,7 +4,7 @@ variable "admin_cidrs" {
 
   validation {
     condition     = alltrue([for block in var.admin_cidrs : !endswith(block, "/0")])
-    error_message = "admin_cidrs of ${var.name} opens a listener without authentication to the world: name private blocks."
+    error_message = "admin_cidrs of ${var.name} opens the brokers' listeners to the world: name private blocks."
   }
 }
 
@@ -40,7 +40,7 @@ variable "publish_cidrs" {
 
   validation {
     condition     = alltrue([for block in var.publish_cidrs : !endswith(block, "/0")])
-    error_message = "publish_cidrs of ${var.name} opens a listener without authentication to the world: name private blocks."
+    error_message = "publish_cidrs of ${var.name} opens the brokers' listeners to the world: name private blocks."
   }
 }
 
