@@ -33,6 +33,9 @@ ENTRY_POINTS = {
     "audit": (("audit", "counter"), ("audit", "auditor")),
 }
 # The names, in headrace_ports, of what each service listens on beside the ways in which it is asked.
+AGGREGATE = "-aggregate"
+"""What follows a datacenter's name in that of the source by which its topics are brought into those of all."""
+
 LISTENERS = {
     "zookeeper": ("zookeeper_peer", "zookeeper_election"),
     "broker": ("metrics",),
@@ -167,21 +170,29 @@ def mirror_properties(
     topics: Iterable[str],
     port: int,
     client: Mapping[str, str] | None = None,
+    aggregates: Iterable[str] = (),
 ) -> dict[str, str]:
     """What an offline broker's server.properties says of its sources; `hosts` are the brokers of all live datacenters.
 
-    `client` is how it speaks to them.
+    `client` is how it speaks to them; `aggregates` are the topics that it brings into one of all datacenters as well, for
+    which each is a source twice.
     """
     brokers = list(hosts)
-    sources = datacenters(brokers, hostvars)
-    # A class instead of a backslash: in a properties file a backslash would itself have to be escaped.
-    pattern = "|".join(topic.replace(".", "[.]") for topic in topics)
-    properties = {"mirror.sources": ",".join(sources)}
-    for name in sources:
-        properties[f"mirror.{name}.bootstrap.servers"] = ",".join(addresses(brokers, hostvars, name, port))
-        properties[f"mirror.{name}.topics"] = pattern
-        properties |= {f"mirror.{name}.{key}": value for key, value in (client or {}).items()}
+    live = datacenters(brokers, hostvars)
+    copied, shared = _any_of(topics), _any_of(aggregates)
+    sources = [(name, name, {"topics": copied}) for name in live]
+    if shared:
+        sources += [(name + AGGREGATE, name, {"topics": shared, "mode": "aggregate"}) for name in live]
+    properties = {"mirror.sources": ",".join(source for source, _, _ in sources)}
+    for source, name, own in sources:
+        servers = {"bootstrap.servers": ",".join(addresses(brokers, hostvars, name, port))}
+        properties |= {f"mirror.{source}.{key}": value for key, value in (servers | own | dict(client or {})).items()}
     return properties
+
+
+def _any_of(topics: Iterable[str]) -> str:
+    # A class instead of a backslash: in a properties file a backslash would itself have to be escaped.
+    return "|".join(topic.replace(".", "[.]") for topic in topics)
 
 
 def port_names(kind: str, host: str, hostvars: HostVars, groups: Groups) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, datacenters, in_datacenter
+from headrace_inventory.addresses import AGGREGATE, Groups, HostVars, datacenters, in_datacenter
 from headrace_inventory.settings import whole_number
 
 LISTS = {"live": "headrace_live_topics", "offline": "headrace_offline_topics"}
@@ -87,34 +87,45 @@ def replicas_problem(factor: Any, brokers: int) -> str | None:
 
 def loaded_topics(groups: Groups, hostvars: HostVars) -> list[str]:
     """Loaded topics that no live datacenter has: their tables would stay empty and nobody would be told."""
+    return live_nowhere("headrace_loaded_topics", groups["load"], groups, hostvars)
+
+
+def live_nowhere(variable: str, hosts: Iterable[str], groups: Groups, hostvars: HostVars) -> list[str]:
+    """What a variable of some hosts names that no live datacenter has."""
     live = {
         topic["name"]
         for host in groups["broker"]
         if host in groups["live"]
         for topic in described(hostvars[host].get(LISTS["live"]))
     }
-    problems: dict[str, None] = {}
-    for host in groups["load"]:
-        for name in hostvars[host].get("headrace_loaded_topics") or []:
-            if name not in live:
-                problems.setdefault(
-                    f"Host {host} has in headrace_loaded_topics the topic {name!r}, which is in no live datacenter's "
-                    f"headrace_live_topics ({', '.join(sorted(live))}): add it there, or take it out here."
-                )
-    return list(problems)
+    return [
+        f"Host {host} has in {variable} the topic {name!r}, which is in no live datacenter's "
+        f"headrace_live_topics ({', '.join(sorted(live))}): add it there, or take it out here."
+        for host in hosts
+        for name in dict.fromkeys(hostvars[host].get(variable) or [])
+        if name not in live
+    ]
 
 
 def aggregates(groups: Groups, hostvars: HostVars) -> list[str]:
-    """Aggregates that the audit would take for copies."""
-    problems: dict[str, None] = {}
-    for host in groups["audit"]:
-        for name in hostvars[host].get("audit_aggregate_topics") or []:
-            if "." in name and host in groups["offline"]:
-                problems.setdefault(
-                    f"Host {host} has in audit_aggregate_topics {name!r}, and the audit takes a name with a dot for a copy: "
-                    "name topics without one."
-                )
-    return list(problems)
+    """Aggregates that no source has, that the audit would take for copies, or whose sources would be named as a datacenter."""
+    bringing = [host for host in groups["broker"] if host in groups["offline"]]
+    counting = [host for host in groups["audit"] if host in groups["offline"]]
+    problems = [
+        f"Host {host} has in {variable} {name!r}, and the audit takes a name with a dot for a copy: name topics without one."
+        for variable, hosts in (("headrace_aggregate_topics", bringing), ("audit_aggregate_topics", counting))
+        for host in hosts
+        for name in dict.fromkeys(hostvars[host].get(variable) or [])
+        if "." in name
+    ]
+    if any(hostvars[host].get("headrace_aggregate_topics") for host in bringing):
+        problems += [
+            f"The live datacenter {name} is named as the source {name.removesuffix(AGGREGATE)} is where "
+            "headrace_aggregate_topics names topics: give it a name with another ending."
+            for name in datacenters([host for host in groups["broker"] if host in groups["live"]], hostvars)
+            if name.endswith(AGGREGATE)
+        ]
+    return problems + live_nowhere("headrace_aggregate_topics", bringing, groups, hostvars)
 
 
 def replicas(groups: Groups, hostvars: HostVars) -> list[str]:

@@ -1,4 +1,5 @@
-"""A second load of the inventory fills a warehouse of its own, and the auditor counts both."""
+"""A second load of the inventory fills a warehouse of its own, and topics are brought into one of all datacenters: the
+auditor counts all of it."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 from commands import headrace
+from confluent_kafka import Consumer, TopicPartition
 from deployments import CHECKOUT, Deployment, copy_of_local
 from processes import eventually
 
@@ -32,6 +34,7 @@ def archived(alone: None, tmp_path: Path) -> Iterator[tuple[Deployment, Path]]:
     deployment.edit("        offline-load-1:\n", "        offline-load-1:\n        offline-load-2:\n")
     with (deployment.inventory / "group_vars" / "all.yml").open("a", encoding="utf-8") as file:
         file.write(f"audit_further_warehouses:\n  archive: {{location: {archive}}}\n")
+        file.write("headrace_aggregate_topics: [pageviews]\n")
     try:
         done = deployment.play("site.yml")
         assert done.returncode == 0, done.stdout[-6000:]
@@ -41,7 +44,18 @@ def archived(alone: None, tmp_path: Path) -> Iterator[tuple[Deployment, Path]]:
             assert deployment.play("down.yml").returncode == 0
 
 
-def test_a_further_warehouse_is_loaded_and_counted(archived: tuple[Deployment, Path], tmp_path: Path) -> None:
+def count_of(topic: str) -> int:
+    """How many messages of a topic a reader of the offline cluster finds."""
+    consumer = Consumer({"bootstrap.servers": f"{OFFLINE}.1:9092", "group.id": "count"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        found = [consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=20) for each in partitions]
+        return sum(last - first for first, last in found)
+    finally:
+        consumer.close()
+
+
+def test_what_is_rolled_out_beside_the_copies_is_filled_and_counted(archived: tuple[Deployment, Path], tmp_path: Path) -> None:
     deployment, archive = archived
     for datacenter, network in LIVE.items():
         place = ("--bootstrap", f"{network}.100:9092", "--registry", f"http://{network}.12:8081")
@@ -65,6 +79,15 @@ def test_a_further_warehouse_is_loaded_and_counted(archived: tuple[Deployment, P
     assert found["totals"]["warehouse"] == EVENTS * len(LIVE)
     (further,) = found["warehouses"]
     assert (further["name"], further["totals"]["warehouse"]) == ("archive", EVENTS * len(LIVE))
+    rows = {row["datacenter"]: row for row in found["aggregate_topics"]}
+    assert {name: (row["topic"], row["live"], row["aggregate"]) for name, row in rows.items()} == {
+        name: ("pageviews", EVENTS, EVENTS) for name in LIVE
+    }
+    assert count_of("pageviews") == EVENTS * len(LIVE)
+    status = headrace("mirror", "status", "--bootstrap", f"{OFFLINE}.1:9092", "--json")
+    assert {row["source"] for row in json.loads(status.stdout)["aggregates"]} == {
+        f"{name}-aggregate" for name in LIVE
+    }
     health = deployment.play("health.yml")
     assert health.returncode == 0, health.stdout
     assert "offline-load-2" in health.stdout

@@ -35,6 +35,22 @@ def test_mirror_properties_name_every_source_and_escape_dots() -> None:
     }
 
 
+def test_topics_of_all_datacenters_have_a_source_for_each_beside_the_copies() -> None:
+    groups, hostvars = good_inventory()
+    brokers = [host for host in groups["broker"] if host in groups["live"]]
+    own = {"security.protocol": "SSL"}
+    assert mirror_properties(brokers, hostvars, ["pageviews", "clicks"], 9093, own, ["clicks", "views"]) == {
+        "mirror.sources": "east,east-aggregate",
+        "mirror.east.bootstrap.servers": "10.1.1.1:9093,10.1.2.2:9093",
+        "mirror.east.topics": "pageviews|clicks",
+        "mirror.east.security.protocol": "SSL",
+        "mirror.east-aggregate.bootstrap.servers": "10.1.1.1:9093,10.1.2.2:9093",
+        "mirror.east-aggregate.topics": "clicks|views",
+        "mirror.east-aggregate.mode": "aggregate",
+        "mirror.east-aggregate.security.protocol": "SSL",
+    }
+
+
 def test_counters_and_the_auditor_listen_beside_each_other() -> None:
     groups, hostvars = good_inventory()
     found = listeners(groups["audit"], hostvars, groups, PORTS)

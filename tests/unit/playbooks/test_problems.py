@@ -156,6 +156,16 @@ BROKEN = {
         "Host off-audit-1 has in audit_aggregate_topics 'all.clicks', and the audit takes a name with a dot for a copy: "
         "name topics without one.",
     ),
+    "an aggregate that is brought and looks like a copy": (
+        change_variable("off-broker-1", "headrace_aggregate_topics", ["page.views"]),
+        "Host off-broker-1 has in headrace_aggregate_topics 'page.views', and the audit takes a name with a dot for a copy: "
+        "name topics without one.",
+    ),
+    "an aggregate of a topic that nobody has": (
+        change_variable("off-broker-1", "headrace_aggregate_topics", ["pageviews", "clicks"]),
+        "Host off-broker-1 has in headrace_aggregate_topics the topic 'clicks', which is in no live datacenter's "
+        "headrace_live_topics (pageviews): add it there, or take it out here.",
+    ),
     "a loaded topic that nobody has": (
         change_all("headrace_loaded_topics", ["pageview"]),
         "Host off-load-1 has in headrace_loaded_topics the topic 'pageview', which is in no live datacenter's "
@@ -397,6 +407,19 @@ def test_what_does_not_hang_together_is_told_at_once() -> None:
 def test_a_limit_that_names_nothing_gets_a_sentence(limit: str, unknown: list[str]) -> None:
     assert limit_problems(limit, good_inventory()[0]) == [
         f"--limit names {name}, which is neither a host nor a group of the inventory." for name in unknown
+    ]
+
+
+def test_a_datacenter_is_not_named_as_a_source_of_an_aggregate() -> None:
+    groups, hostvars = good_inventory()
+    for host, variables in hostvars.items():
+        if host in groups["live"]:
+            variables["headrace_datacenter"] = "east-aggregate"
+    assert inventory_problems(groups, hostvars) == []
+    hostvars["off-broker-1"]["headrace_aggregate_topics"] = ["pageviews"]
+    assert inventory_problems(groups, hostvars) == [
+        "The live datacenter east-aggregate is named as the source east is where headrace_aggregate_topics names topics: give "
+        "it a name with another ending."
     ]
 
 
