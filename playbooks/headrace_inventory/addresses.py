@@ -186,7 +186,9 @@ def mirror_properties(
     properties = {"mirror.sources": ",".join(source for source, _, _ in sources)}
     for source, name, own in sources:
         servers = {"bootstrap.servers": ",".join(addresses(brokers, hostvars, name, port))}
-        properties |= {f"mirror.{source}.{key}": value for key, value in (servers | own | dict(client or {})).items()}
+        properties |= {
+            f"mirror.{source}.{key}": value for key, value in (servers | own | dict(client or {})).items()
+        }
     return properties
 
 

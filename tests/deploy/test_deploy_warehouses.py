@@ -49,13 +49,17 @@ def count_of(topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": f"{OFFLINE}.1:9092", "group.id": "count"})
     try:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        found = [consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=20) for each in partitions]
+        found = [
+            consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=20) for each in partitions
+        ]
         return sum(last - first for first, last in found)
     finally:
         consumer.close()
 
 
-def test_what_is_rolled_out_beside_the_copies_is_filled_and_counted(archived: tuple[Deployment, Path], tmp_path: Path) -> None:
+def test_what_is_rolled_out_beside_the_copies_is_filled_and_counted(
+    archived: tuple[Deployment, Path], tmp_path: Path
+) -> None:
     deployment, archive = archived
     for datacenter, network in LIVE.items():
         place = ("--bootstrap", f"{network}.100:9092", "--registry", f"http://{network}.12:8081")
