@@ -67,8 +67,8 @@ class Played:
 
 
 @dataclass
-class SmallLab:
-    """The containers of inventory/docker-small, which are up, and the inventory that is rolled out on them."""
+class Lab:
+    """The containers of an inventory, which are up, and the inventory that is rolled out on them."""
 
     docker: Docker
     folder: Path

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from lab_kit import CHECKOUT, INVENTORY, SmallLab
+from lab_kit import CHECKOUT, INVENTORY, Lab
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
 EXAMPLE = CHECKOUT / "inventory" / "example"
@@ -89,7 +89,7 @@ def copy_of_the_example(folder: Path) -> Path:
     return inventory
 
 
-def make_bare(lab: SmallLab) -> None:
+def make_bare(lab: Lab) -> None:
     """Containers as they come from their image."""
     for host in lab.hosts:
         lab.docker.run("rm", "--force", "--volumes", host)
@@ -102,19 +102,19 @@ def make_bare(lab: SmallLab) -> None:
 
 
 @pytest.fixture(scope="module")
-def lab(small_lab: SmallLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLab]:
+def lab(small_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Bare hosts with the copy of the inventory; they are bare again afterwards."""
     make_bare(small_lab)
     yield replace(small_lab, inventory=str(copy_of_the_example(tmp_path_factory.mktemp("example"))))
     make_bare(small_lab)
 
 
-def written_since(lab: SmallLab, host: str) -> list[str]:
+def written_since(lab: Lab, host: str) -> list[str]:
     found = lab.on(host, "find", "/", "-xdev", "-cnewer", "/run/before", "-not", "-type", "d").splitlines()
     return [path for path in found if not path.startswith(WRITTEN_ANYWAY) and "/__pycache__/" not in path]
 
 
-def test_a_check_of_bare_hosts_changes_nothing_and_says_what_a_roll_out_would_do(lab: SmallLab) -> None:
+def test_a_check_of_bare_hosts_changes_nothing_and_says_what_a_roll_out_would_do(lab: Lab) -> None:
     for host in lab.hosts:
         lab.on(host, "touch", "/run/before")
     made = lab.play("certificates.yml")
@@ -134,7 +134,7 @@ def test_a_check_of_bare_hosts_changes_nothing_and_says_what_a_roll_out_would_do
         assert line in checked.output, line
 
 
-def test_the_example_is_rolled_out_and_settles(lab: SmallLab) -> None:
+def test_the_example_is_rolled_out_and_settles(lab: Lab) -> None:
     first = lab.play("site.yml")
     assert first.returncode == 0, first.output[-6000:]
     assert {service for host in lab.hosts for service in lab.services(host)} == {

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from lab_kit import SmallLab, Traffic, eventually, kill_session, module_runs
+from lab_kit import Lab, Traffic, eventually, kill_session, module_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
 HOST, SERVICE = "dc-east-broker-3", "headrace-broker-3"
@@ -21,7 +21,7 @@ DISK_MB = 320
 PRELOADED = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 
 
-def in_sync(lab: SmallLab) -> bool:
+def in_sync(lab: Lab) -> bool:
     """Whether the cluster of dc-east is well, as its people ask."""
     program = f"/opt/headrace/releases/{lab.version()}/bin/headrace"
     asked = lab.asked("dc-east-broker-1", program, "cluster", "status", "--bootstrap", "10.77.1.1:9092")
@@ -30,7 +30,7 @@ def in_sync(lab: SmallLab) -> bool:
 
 @pytest.mark.parametrize("run_count", [3, 14])
 def test_a_host_that_goes_down_in_the_middle_ends_the_run_and_the_same_command_goes_on(
-    rolled_out: SmallLab, traffic: Traffic, tmp_path: Path, run_count: int
+    rolled_out: Lab, traffic: Traffic, tmp_path: Path, run_count: int
 ) -> None:
     wanted = {"num.partitions": 3 + run_count}
     arguments = ["--limit", "dc_east", "-e", json.dumps({"broker_properties": wanted, "gate_timeout_s": 60})]
@@ -56,7 +56,7 @@ def test_a_host_that_goes_down_in_the_middle_ends_the_run_and_the_same_command_g
 
 
 @contextmanager
-def small_disk(lab: SmallLab) -> Iterator[None]:
+def small_disk(lab: Lab) -> Iterator[None]:
     """The broker's data on a disk of its own; it follows from nothing, and from what it had once the disk is gone."""
     lab.on(HOST, "systemctl", "stop", SERVICE)
     lab.on(HOST, "mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m,mode=0750", "tmpfs", DATA)
@@ -71,7 +71,7 @@ def small_disk(lab: SmallLab) -> Iterator[None]:
 
 
 def test_a_full_disk_is_refused_by_preflight_and_holds_up_no_front_end(
-    rolled_out: SmallLab, traffic: Traffic
+    rolled_out: Lab, traffic: Traffic
 ) -> None:
     with small_disk(rolled_out):
         assert eventually(lambda: in_sync(rolled_out))
@@ -90,7 +90,7 @@ def test_a_full_disk_is_refused_by_preflight_and_holds_up_no_front_end(
 
 
 @contextmanager
-def clock_ahead(lab: SmallLab, minutes: int) -> Iterator[None]:
+def clock_ahead(lab: Lab, minutes: int) -> Iterator[None]:
     """What starts on the host from now on sees another time."""
     lab.on(HOST, "sh", "-c", f"echo +{minutes}m >/etc/faketimerc; echo {PRELOADED} >/etc/ld.so.preload")
     lab.on(HOST, "systemctl", "restart", SERVICE)
@@ -102,7 +102,7 @@ def clock_ahead(lab: SmallLab, minutes: int) -> Iterator[None]:
 
 
 def test_a_clock_ten_minutes_off_is_refused_by_name_and_loses_nothing(
-    rolled_out: SmallLab, traffic: Traffic
+    rolled_out: Lab, traffic: Traffic
 ) -> None:
     with clock_ahead(rolled_out, 10):
         refused = rolled_out.play("preflight.yml")
@@ -117,7 +117,7 @@ def test_a_clock_ten_minutes_off_is_refused_by_name_and_loses_nothing(
     assert rolled_out.play("preflight.yml").returncode == 0
 
 
-def test_nothing_was_lost_or_doubled_by_these_faults(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_nothing_was_lost_or_doubled_by_these_faults(rolled_out: Lab, traffic: Traffic) -> None:
     published = traffic.stop()
     assert (published["failed"], published["unknown"]) == (0, 0)
     rolled_out.wait_until_complete(published["acknowledged"])

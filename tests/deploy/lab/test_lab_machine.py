@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from lab_kit import CHECKOUT, INVENTORY, SmallLab
+from lab_kit import CHECKOUT, INVENTORY, Lab
 
 from lab import containers, image
 from lab.docker import Docker
@@ -43,7 +43,7 @@ def start(docker: Docker) -> None:
 
 
 @pytest.fixture
-def host(small_lab: SmallLab, tmp_path: Path) -> Iterator[SmallLab]:
+def host(small_lab: Lab, tmp_path: Path) -> Iterator[Lab]:
     """The container, as three hosts of an inventory, without what they need."""
     inventory = tmp_path / "inventory"
     shutil.copytree(CHECKOUT / INVENTORY, inventory)
@@ -62,7 +62,7 @@ def host(small_lab: SmallLab, tmp_path: Path) -> Iterator[SmallLab]:
         docker.run("rm", "--force", "--volumes", NAME)
 
 
-def test_what_is_missing_is_asked_for_or_installed(host: SmallLab, tmp_path: Path) -> None:
+def test_what_is_missing_is_asked_for_or_installed(host: Lab, tmp_path: Path) -> None:
     only = ("--limit", ",".join(HOSTS), "--forks", "1")
     asked = host.play("preflight.yml", *only, "-e", "machine_packages=false")
     assert asked.returncode != 0

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lab_kit import CHECKOUT, PROGRAMS, SmallLab, Traffic, eventually, kill_session, module_runs
+from lab_kit import CHECKOUT, PROGRAMS, Lab, Traffic, eventually, kill_session, module_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 FIRST_RUNS_MAX, SECOND_RUNS_MAX = 10, 5
@@ -26,7 +26,7 @@ CHANGE_RUNS = 24
 SEED = int(os.environ.get("HEADRACE_LAB_SEED", "17"))
 
 
-def test_a_roll_out_from_nothing_takes_few_module_runs(rolled_out: SmallLab) -> None:
+def test_a_roll_out_from_nothing_takes_few_module_runs(rolled_out: Lab) -> None:
     first = rolled_out.first
     assert first is not None
     assert set(rolled_out.hosts) <= set(first.module_runs)
@@ -35,7 +35,7 @@ def test_a_roll_out_from_nothing_takes_few_module_runs(rolled_out: SmallLab) -> 
     assert [place for place in services if not rolled_out.is_active(*place)] == []
 
 
-def test_a_second_run_changes_nothing(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_a_second_run_changes_nothing(rolled_out: Lab, traffic: Traffic) -> None:
     second = rolled_out.play("site.yml")
     assert second.returncode == 0, second.output[-6000:]
     assert second.changed() == {}
@@ -54,13 +54,13 @@ def test_a_second_run_changes_nothing(rolled_out: SmallLab, traffic: Traffic) ->
         ("offline-services-1", "headrace-registry"),
     ],
 )
-def test_a_service_cannot_write_etc(rolled_out: SmallLab, host: str, service: str) -> None:
+def test_a_service_cannot_write_etc(rolled_out: Lab, host: str, service: str) -> None:
     """A unit with the service's own sandbox, but root: only the sandbox can be what forbids it."""
     assert "Read-only file system" in said_of_writing(rolled_out, host, service, "")
     assert said_of_writing(rolled_out, host, service, "/^ProtectSystem=/d") == ""
 
 
-def said_of_writing(lab: SmallLab, host: str, service: str, edit: str) -> str:
+def said_of_writing(lab: Lab, host: str, service: str, edit: str) -> str:
     """What a copy of the service's unit, edited, complains of when it writes /etc; nothing when it can."""
     edits = [
         "s|^ExecStart=.*|ExecStart=/bin/touch /etc/written|",
@@ -92,14 +92,14 @@ def said_of_writing(lab: SmallLab, host: str, service: str, edit: str) -> str:
     ("host", "service"),
     [("dc-east-broker-2", "headrace-broker-2"), ("offline-services-1", "headrace-registry")],
 )
-def test_a_killed_service_comes_back(rolled_out: SmallLab, traffic: Traffic, host: str, service: str) -> None:
+def test_a_killed_service_comes_back(rolled_out: Lab, traffic: Traffic, host: str, service: str) -> None:
     before = rolled_out.process_id(host, service)
     rolled_out.on(host, "kill", "-KILL", str(before))
     assert eventually(lambda: rolled_out.process_id(host, service) not in (0, before))
     assert traffic.moves()
 
 
-def has_a_road(lab: SmallLab) -> bool:
+def has_a_road(lab: Lab) -> bool:
     """Whether a broker of the offline datacenter reaches one of dc-east; nothing answers over a cut road, no refusal either."""
     knock = "exec 3<>/dev/tcp/10.77.1.1/9092"
     knocked = lab.asked("offline-broker-1", "timeout", "3", "bash", "-c", knock).returncode
@@ -107,7 +107,7 @@ def has_a_road(lab: SmallLab) -> bool:
     return knocked == 0
 
 
-def test_a_cut_road_holds_up_no_front_end(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_a_cut_road_holds_up_no_front_end(rolled_out: Lab, traffic: Traffic) -> None:
     assert has_a_road(rolled_out)
     rolled_out.roads("cut", "dc-east")
     try:
@@ -141,9 +141,7 @@ def test_a_cut_road_holds_up_no_front_end(rolled_out: SmallLab, traffic: Traffic
         ),
     ],
 )
-def test_a_host_that_boots_brings_its_services_back(
-    rolled_out: SmallLab, traffic: Traffic, host: str
-) -> None:
+def test_a_host_that_boots_brings_its_services_back(rolled_out: Lab, traffic: Traffic, host: str) -> None:
     services = rolled_out.services(host)
     assert services
     rolled_out.reboot(host)
@@ -152,9 +150,7 @@ def test_a_host_that_boots_brings_its_services_back(
 
 
 @pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.long) for turn in range(1, 10))])
-def test_a_killed_roll_out_is_ended_by_the_same_command(
-    rolled_out: SmallLab, tmp_path: Path, turn: int
-) -> None:
+def test_a_killed_roll_out_is_ended_by_the_same_command(rolled_out: Lab, tmp_path: Path, turn: int) -> None:
     """`kill -9` of Ansible and its workers at a seeded moment of a change of all brokers of dc-east.
 
     The moment is a count of module runs and a part of a second, so that a busy machine has it as well.
@@ -183,13 +179,13 @@ def test_a_killed_roll_out_is_ended_by_the_same_command(
     assert rolled_out.play("site.yml", *arguments).changed() == {}
 
 
-def test_nothing_was_lost_or_doubled_meanwhile(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_nothing_was_lost_or_doubled_meanwhile(rolled_out: Lab, traffic: Traffic) -> None:
     published = traffic.stop()
     assert (published["failed"], published["unknown"]) == (0, 0)
     rolled_out.wait_until_complete(published["acknowledged"])
 
 
-def test_what_is_down_stays_down_after_a_boot_until_it_is_rolled_out_again(rolled_out: SmallLab) -> None:
+def test_what_is_down_stays_down_after_a_boot_until_it_is_rolled_out_again(rolled_out: Lab) -> None:
     down = rolled_out.play("down.yml")
     assert down.returncode == 0, down.output[-6000:]
     hosts = ("dc-east-broker-1", "dc-east-zookeeper-1", "dc-east-haproxy-1")
@@ -202,7 +198,7 @@ def test_what_is_down_stays_down_after_a_boot_until_it_is_rolled_out_again(rolle
 
 
 @pytest.mark.long
-def test_the_commands_of_the_page_work(small_lab: SmallLab, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_work(small_lab: Lab, tmp_path: Path) -> None:
     small_lab.roads("down")
     for entry in CHECKOUT.iterdir():
         (tmp_path / entry.name).symlink_to(entry)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from lab_kit import BOOTSTRAP, CHECKOUT, INVENTORY, PROGRAMS, SmallLab, Traffic, Watch
+from lab_kit import BOOTSTRAP, CHECKOUT, INVENTORY, PROGRAMS, Lab, Traffic, Watch
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1500)]
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -45,9 +45,7 @@ def restarted(output: str) -> list[str]:
     return re.findall(r"^changed: \[([^\]]+)\]", output, re.MULTILINE)
 
 
-def test_haproxy_is_changed_by_a_reload_that_cuts_no_connection(
-    rolled_out: SmallLab, traffic: Traffic
-) -> None:
+def test_haproxy_is_changed_by_a_reload_that_cuts_no_connection(rolled_out: Lab, traffic: Traffic) -> None:
     before = rolled_out.process_id(*HAPROXY)
     with front_end() as connection:
         change = rolled_out.play("site.yml", "--limit", HAPROXY[0], "-e", "haproxy_hard_stop_after=11h")
@@ -66,7 +64,7 @@ def test_haproxy_is_changed_by_a_reload_that_cuts_no_connection(
 
 
 @pytest.mark.long
-def test_a_reload_that_does_not_work_is_still_to_be_made(rolled_out: SmallLab) -> None:
+def test_a_reload_that_does_not_work_is_still_to_be_made(rolled_out: Lab) -> None:
     """The file on the host is what was wanted, but nobody loaded it."""
     change = ("--limit", HAPROXY[0], "-e", "haproxy_hard_stop_after=11h")
     file = "/etc/headrace/headrace-haproxy/haproxy.cfg"
@@ -80,9 +78,7 @@ def test_a_reload_that_does_not_work_is_still_to_be_made(rolled_out: SmallLab) -
 
 
 @pytest.mark.long
-def test_a_rolling_restart_of_a_datacenter_is_seen_by_no_front_end(
-    rolled_out: SmallLab, traffic: Traffic
-) -> None:
+def test_a_rolling_restart_of_a_datacenter_is_seen_by_no_front_end(rolled_out: Lab, traffic: Traffic) -> None:
     services = [(host, name) for host in rolled_out.hosts for name in rolled_out.services(host)]
     before = {place: rolled_out.process_id(*place) for place in services}
     with Watch() as watch:
@@ -101,7 +97,7 @@ def test_a_rolling_restart_of_a_datacenter_is_seen_by_no_front_end(
 
 
 @pytest.mark.long
-def test_a_change_of_zookeeper_is_seen_by_no_front_end(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_a_change_of_zookeeper_is_seen_by_no_front_end(rolled_out: Lab, traffic: Traffic) -> None:
     limit = ("--limit", "dc-east-zookeeper-1")
     change = ("-e", json.dumps({"zookeeper_properties": {"globalOutstandingLimit": 900}}))
     with Watch() as watch:
@@ -114,9 +110,7 @@ def test_a_change_of_zookeeper_is_seen_by_no_front_end(rolled_out: SmallLab, tra
 
 
 @pytest.mark.long
-def test_a_drained_broker_stays_down_through_roll_outs_and_a_boot(
-    rolled_out: SmallLab, traffic: Traffic
-) -> None:
+def test_a_drained_broker_stays_down_through_roll_outs_and_a_boot(rolled_out: Lab, traffic: Traffic) -> None:
     host, service = "dc-east-broker-2", "headrace-broker-2"
     drained = rolled_out.play("drain.yml", "--limit", host, "-e", json.dumps(REASON))
     assert drained.returncode == 0, drained.output[-6000:]
@@ -159,7 +153,7 @@ def test_a_drained_broker_stays_down_through_roll_outs_and_a_boot(
 
 
 @pytest.mark.long
-def test_no_front_end_saw_any_of_it(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_no_front_end_saw_any_of_it(rolled_out: Lab, traffic: Traffic) -> None:
     published = traffic.stop()
     assert (published["failed"], published["unknown"]) == (0, 0)
     rolled_out.wait_until_complete(published["acknowledged"])

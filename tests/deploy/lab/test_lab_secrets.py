@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lab_kit import CHECKOUT, PROGRAMS, Played, SmallLab, eventually
+from lab_kit import CHECKOUT, PROGRAMS, Lab, Played, eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1200)]
 HOST = "offline-load-1"
@@ -52,17 +52,17 @@ def vault(tmp_path: Path) -> Vault:
 
 
 @pytest.fixture(autouse=True)
-def without_a_secret_afterwards(rolled_out: SmallLab) -> Iterator[None]:
+def without_a_secret_afterwards(rolled_out: Lab) -> Iterator[None]:
     yield
     after = rolled_out.play("site.yml", "--limit", HOST)
     assert after.returncode == 0, after.output[-6000:]
 
 
-def process_ids(lab: SmallLab) -> dict[str, int]:
+def process_ids(lab: Lab) -> dict[str, int]:
     return {service: lab.process_id(HOST, service) for service in SERVICES}
 
 
-def holders(lab: SmallLab, canary: str) -> set[str]:
+def holders(lab: Lab, canary: str) -> set[str]:
     """Where on the host the canary is: files, units, the journal, what processes were started with."""
     files = lab.asked(
         HOST, "grep", "--recursive", "--files-with-matches", "--text", canary, *PLACES
@@ -75,7 +75,7 @@ def holders(lab: SmallLab, canary: str) -> set[str]:
     return {*files, *(name for name, text in texts.items() if canary in text)}
 
 
-def bundled(lab: SmallLab, folder: Path) -> bytes:
+def bundled(lab: Lab, folder: Path) -> bytes:
     """All that a support bundle of the host holds."""
     folder.mkdir()
     played = lab.play("support_bundle.yml", "--limit", HOST, "-e", f"support_dir={folder}")
@@ -85,7 +85,7 @@ def bundled(lab: SmallLab, folder: Path) -> bytes:
         return b"".join(file.read() for member in tar if (file := tar.extractfile(member)))
 
 
-def test_a_secret_is_seen_nowhere_but_in_the_services_own_files(rolled_out: SmallLab, vault: Vault) -> None:
+def test_a_secret_is_seen_nowhere_but_in_the_services_own_files(rolled_out: Lab, vault: Vault) -> None:
     lab, plays = rolled_out, list[Played]()
 
     def play(*options: str) -> Played:
@@ -135,7 +135,7 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_files(rolled_out: Smal
 
 
 def test_a_flipped_bit_in_a_bundle_is_refused_before_any_host_is_touched(
-    rolled_out: SmallLab, tmp_path: Path
+    rolled_out: Lab, tmp_path: Path
 ) -> None:
     release = CHECKOUT / "dist" / "headrace-0.1.0"
     for file in release.iterdir():

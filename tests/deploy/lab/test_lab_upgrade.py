@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from broken_releases import FAULTS, Fault
-from lab_kit import CHECKOUT, SmallLab, Traffic, Watch, eventually, kill_session, module_runs
+from lab_kit import CHECKOUT, Lab, Traffic, Watch, eventually, kill_session, module_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
 UPGRADE_RUNS = 150
@@ -44,7 +44,7 @@ def make(made: Path, version: str, fault: Fault | None = None) -> list[str]:
     return ["-e", f"release_version={version}", "-e", f"release_dir={made}/headrace-{version}", *GATES]
 
 
-def running(lab: SmallLab) -> dict[str, str]:
+def running(lab: Lab) -> dict[str, str]:
     """The release that each service of the pipeline runs, those of HAProxy left out."""
     found = {}
     for host in lab.hosts:
@@ -55,7 +55,7 @@ def running(lab: SmallLab) -> dict[str, str]:
     return found
 
 
-def assert_all_run(lab: SmallLab, version: str) -> None:
+def assert_all_run(lab: Lab, version: str) -> None:
     assert {place: each for place, each in running(lab).items() if each != version} == {}
     assert lab.version() == version
     left = {
@@ -65,7 +65,7 @@ def assert_all_run(lab: SmallLab, version: str) -> None:
 
 
 def test_an_upgrade_under_load_stops_one_broker_at_a_time(
-    rolled_out: SmallLab, traffic: Traffic, made: Path
+    rolled_out: Lab, traffic: Traffic, made: Path
 ) -> None:
     arguments = make(made, "0.1.1.dev1")
     before = running(rolled_out)
@@ -78,7 +78,7 @@ def test_an_upgrade_under_load_stops_one_broker_at_a_time(
     assert traffic.moves()
 
 
-def test_the_same_again_and_a_roll_out_of_it_change_nothing(rolled_out: SmallLab, made: Path) -> None:
+def test_the_same_again_and_a_roll_out_of_it_change_nothing(rolled_out: Lab, made: Path) -> None:
     arguments = ["-e", "release_version=0.1.1.dev1", "-e", f"release_dir={made}/headrace-0.1.1.dev1"]
     for playbook in ("upgrade.yml", "site.yml"):
         again = rolled_out.play(playbook, *arguments)
@@ -88,7 +88,7 @@ def test_the_same_again_and_a_roll_out_of_it_change_nothing(rolled_out: SmallLab
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_an_upgrade_to_a_broken_release_goes_back_and_names_the_cause(
-    rolled_out: SmallLab, traffic: Traffic, made: Path, name: str
+    rolled_out: Lab, traffic: Traffic, made: Path, name: str
 ) -> None:
     arguments = make(made, f"0.1.2.dev{list(FAULTS).index(name) + 1}", FAULTS[name])
     with Watch() as watch:
@@ -101,7 +101,7 @@ def test_an_upgrade_to_a_broken_release_goes_back_and_names_the_cause(
     assert traffic.moves()
 
 
-def killed_after(lab: SmallLab, arguments: list[str], log: Path, run_count: int, delay_s: float) -> bool:
+def killed_after(lab: Lab, arguments: list[str], log: Path, run_count: int, delay_s: float) -> bool:
     """Whether the upgrade was killed before its end; what ended by itself must have ended well."""
     process = lab.start_play("upgrade.yml", *arguments, log=log)
     try:
@@ -117,7 +117,7 @@ def killed_after(lab: SmallLab, arguments: list[str], log: Path, run_count: int,
 
 
 def test_a_killed_upgrade_is_ended_by_the_same_command(
-    rolled_out: SmallLab, traffic: Traffic, made: Path, tmp_path: Path
+    rolled_out: Lab, traffic: Traffic, made: Path, tmp_path: Path
 ) -> None:
     """`kill -9` of Ansible and its workers, again and again, each time after a seeded number of module runs.
 
@@ -144,13 +144,13 @@ def test_a_killed_upgrade_is_ended_by_the_same_command(
     assert traffic.moves()
 
 
-def broker_of(lab: SmallLab, host: str) -> str:
+def broker_of(lab: Lab, host: str) -> str:
     """The service of that host's broker."""
     return next(each for each in lab.services(host) if each.startswith("headrace-broker-"))
 
 
 def test_a_power_cut_in_an_upgrade_stops_no_second_broker(
-    rolled_out: SmallLab, traffic: Traffic, made: Path, tmp_path: Path
+    rolled_out: Lab, traffic: Traffic, made: Path, tmp_path: Path
 ) -> None:
     """A broker's host of the live datacenter goes while the offline brokers are upgraded."""
     version = rolled_out.version()
@@ -185,14 +185,14 @@ def test_a_power_cut_in_an_upgrade_stops_no_second_broker(
     assert traffic.moves()
 
 
-def installed_everywhere(lab: SmallLab) -> list[str]:
+def installed_everywhere(lab: Lab) -> list[str]:
     """The releases that every host with a service of a release has, HAProxy's left out."""
     hosts = {place.partition(" ")[0] for place in running(lab)}
     kept = [set(lab.on(host, "ls", "/opt/headrace/releases").split()) for host in hosts]
     return sorted(set.intersection(*kept))
 
 
-def test_people_go_back_to_the_release_before(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_people_go_back_to_the_release_before(rolled_out: Lab, traffic: Traffic) -> None:
     before = [each for each in installed_everywhere(rolled_out) if each != rolled_out.version()][-1]
     back = rolled_out.play("rollback.yml", *GATES, "-e", f"release_version={before}")
     assert back.returncode == 0, back.output[-6000:]
@@ -203,7 +203,7 @@ def test_people_go_back_to_the_release_before(rolled_out: SmallLab, traffic: Tra
     assert "has no release 0.0.9 to go back to; it has " in again.output
 
 
-def test_nothing_was_lost_or_doubled_by_any_of_it(rolled_out: SmallLab, traffic: Traffic) -> None:
+def test_nothing_was_lost_or_doubled_by_any_of_it(rolled_out: Lab, traffic: Traffic) -> None:
     """But what the release that loses rows lost: those are in the brokers, and not in the tables."""
     published = traffic.stop()
     assert (published["failed"], published["unknown"]) == (0, 0)

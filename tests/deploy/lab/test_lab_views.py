@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab_kit import CHECKOUT, INVENTORY, PATIENCE, PROGRAMS, SmallLab, eventually
+from lab_kit import CHECKOUT, INVENTORY, PATIENCE, PROGRAMS, Lab, eventually
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 CANARY = "c4n4ry-of-the-lab"
@@ -22,18 +22,18 @@ SINCE = ("-e", "health_since=1m")
 WELL_S = 180
 
 
-def plan(lab: SmallLab, *arguments: str) -> subprocess.CompletedProcess[str]:
+def plan(lab: Lab, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "scripts/plan.py", "--json", "-i", INVENTORY, *PATIENCE, *arguments]
     environment = lab.environment(lab.folder / "plan.runs")
     return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
 
 
-def is_well(lab: SmallLab) -> bool:
+def is_well(lab: Lab) -> bool:
     """Whatever drills before this did to latencies."""
     return lab.play("health.yml", *SINCE).returncode == 0
 
 
-def test_nothing_is_planned_and_all_is_well_after_a_roll_out(rolled_out: SmallLab) -> None:
+def test_nothing_is_planned_and_all_is_well_after_a_roll_out(rolled_out: Lab) -> None:
     planned = plan(rolled_out)
     assert planned.returncode == 0, planned.stdout[-4000:] + planned.stderr[-2000:]
     assert eventually(lambda: is_well(rolled_out), WELL_S)
@@ -46,7 +46,7 @@ def test_nothing_is_planned_and_all_is_well_after_a_roll_out(rolled_out: SmallLa
 
 
 @pytest.mark.long
-def test_a_plan_of_a_change_comes_true(rolled_out: SmallLab) -> None:
+def test_a_plan_of_a_change_comes_true(rolled_out: Lab) -> None:
     change = ("--limit", "dc_east", "-e", json.dumps({"broker_properties": {"num.partitions": 9}}))
     planned = plan(rolled_out, *change)
     assert planned.returncode == 2, planned.stdout[-4000:] + planned.stderr[-2000:]
@@ -67,7 +67,7 @@ def test_a_plan_of_a_change_comes_true(rolled_out: SmallLab) -> None:
 
 
 @pytest.mark.long
-def test_a_stopped_broker_and_a_host_that_is_down_are_told(rolled_out: SmallLab, tmp_path: Path) -> None:
+def test_a_stopped_broker_and_a_host_that_is_down_are_told(rolled_out: Lab, tmp_path: Path) -> None:
     """And the bundle of then says which host it has not, and holds no secret that a host keeps."""
     secret = "/etc/headrace/planted.properties"
     rolled_out.on("dc-east-broker-1", "sh", "-c", f"umask 027; echo 'key={CANARY}' >{secret}")
@@ -116,7 +116,7 @@ def members(archive: Path) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_the_commands_of_the_page_work(rolled_out: SmallLab, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_work(rolled_out: Lab, tmp_path: Path) -> None:
     for entry in CHECKOUT.iterdir():
         if entry.name != "var":
             (tmp_path / entry.name).symlink_to(entry)
@@ -137,7 +137,7 @@ def installed_on(planned: dict[str, Any], what: str) -> set[str]:
 
 
 @pytest.mark.long
-def test_a_plan_of_bare_hosts_has_everything_and_comes_true(rolled_out: SmallLab) -> None:
+def test_a_plan_of_bare_hosts_has_everything_and_comes_true(rolled_out: Lab) -> None:
     """What is removed here is rolled out again, with the checkout's release, and empty."""
     remove = ("-e", "headrace_remove_config=true", "-e", "headrace_remove_data=true")
     services = {(host, service) for host in rolled_out.hosts for service in rolled_out.services(host)}
