@@ -62,7 +62,7 @@ class Group:
         self._tasks = tasks
         self._ownership = ownership
         self._members: list[str] = []
-        self._pullers: dict[int, asyncio.Task[None]] = {}
+        self._pullers: dict[int, tuple[Puller, asyncio.Task[None]]] = {}
         self._registry = registry
         self._session = session
         self._registered = 0
@@ -104,6 +104,8 @@ class Group:
         self._ownership.partitions_changed(keys)
         for held in self.held.values():
             self._locate(held)
+        for puller, _ in self._pullers.values():
+            puller.leaders_changed()
         self._pull()
         self._news.set()
 
@@ -119,11 +121,11 @@ class Group:
         """Have a puller for each broker of the source that leads anything of it."""
         wanted = {held.leader for held in self.held.values()} & self.source.addresses.keys()
         for node in wanted:
-            if node not in self._pullers or self._pullers[node].done():
+            if node not in self._pullers or self._pullers[node][1].done():
                 puller = Puller(
                     self.source, node, self.held, self._registry, self._session, self._target, self._skip_of
                 )
-                self._pullers[node] = self._tasks.create_task(puller.run())
+                self._pullers[node] = puller, self._tasks.create_task(puller.run())
 
     def _skip_of(self, key: PartitionKey) -> SkipOrder | None:
         return self._orders.skip_at(place_of(f"{self.source.config.name}.{key[0]}", key[1]))

@@ -62,6 +62,9 @@ class Puller:
         self._session = session
         self._target = make_target()
         self._link: AsyncLink | None = None
+        self._asked: Collection[Held] = ()
+        self._patience: asyncio.Timeout | None = None
+        """Ends the wait for a fetch of what was asked, which is None while none is under way."""
         self._locator = Locator(source, self._target, registry, self._to_source, skip_of)
 
     async def run(self) -> None:
@@ -72,6 +75,11 @@ class Puller:
                     await asyncio.sleep(IDLE_SECONDS)
         finally:
             self._close()
+
+    def leaders_changed(self) -> None:
+        """The source's leaders were told: a broker that leads nothing of what it was asked for may be gone without a word."""
+        if self._patience is not None and all(held.leader != self._node for held in self._asked):
+            self._patience.reschedule(0)
 
     def _mine(self) -> list[Held]:
         """What the node leads, but for what is in a round yet of the one that led it before."""
@@ -147,7 +155,13 @@ class Puller:
         )
         offsets = {key: held.stream.wants() for key, held in asked.items() if held.stream is not None}
         request = self._request(asked, offsets)
-        answer = await link.ask(k01_fetch.API, IDS_VERSION if by_ids else NAMES_VERSION, request)
+        version = IDS_VERSION if by_ids else NAMES_VERSION
+        self._asked = asked.values()
+        try:
+            async with asyncio.timeout(None) as self._patience:
+                answer = await link.ask(k01_fetch.API, version, request)
+        finally:
+            self._patience = None
         now_ms = self._now_ms()
         self._source.heard(now_ms)
         if answer.get("error_code"):
