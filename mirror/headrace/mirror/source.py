@@ -38,6 +38,10 @@ from headrace.mirror.window import Limit
 
 logger = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2
+PATIENCE_SECONDS = 10.0
+"""How long metadata is waited for before another broker is asked; twice as long each time it does not come, up to a request's
+time-out.
+"""
 CONFIG_MAX_AGE_MS = 60_000
 TOPIC_RESOURCE = 2
 ASKED_CONFIGS = (*SYNCED_CONFIGS, MIRROR_CLUSTERS, MERGED_CLUSTERS)
@@ -116,6 +120,10 @@ class Source:
         self._tasks = tasks
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._link: AsyncLink | None = None
+        self._asked: Address | None = None
+        self._failed: Address | None = None
+        """Which broker is asked for metadata, and which one failed last: others are asked before that one."""
+        self._patience_seconds = PATIENCE_SECONDS
         self._metadata = Repeated(k03_metadata.API)
         self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
         self._due = asyncio.Event()
@@ -155,8 +163,11 @@ class Source:
     async def refresh(self) -> bool:
         """Ask for metadata; False, with a line in the log, when no broker of the source answers."""
         try:
-            link = self._link or await self._connect()
-            answer = await link.ask(self._metadata, 12, {"topics": None, "allow_auto_topic_creation": False})
+            async with asyncio.timeout(min(self._patience_seconds, self.tunables.request_timeout_ms / 1000)):
+                link = self._link or await self._connect()
+                answer = await link.ask(
+                    self._metadata, 12, {"topics": None, "allow_auto_topic_creation": False}
+                )
             if not answer["brokers"]:
                 raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, "the source's metadata lists no broker")
             if self._is_refused(answer):
@@ -165,11 +176,14 @@ class Source:
             await self._learn_configs(link, topics)
         except (*FAILURES, KafkaError) as error:
             self.forget_link()
+            self._failed = self._asked
+            self._patience_seconds *= 2
             self.problem = shortened(str(error) or type(error).__name__)
             logger.warning("source does not answer", source=self.config.name, reason=repr(error))
             return False
         self.heard(self.clock.now_ms())
         self.problem = ""
+        self._patience_seconds = PATIENCE_SECONDS
         self.addresses = addresses_of(answer)
         self._take({name: self._with_configs(topic) for name, topic in topics.items()})
         self.is_known = True
@@ -248,7 +262,9 @@ class Source:
     async def _connect(self) -> AsyncLink:
         """A connection to the first address that answers, known brokers before the configured ones."""
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
-        for address in dict.fromkeys((*self.addresses.values(), *self.config.bootstrap_servers)):
+        known = dict.fromkeys((*self.addresses.values(), *self.config.bootstrap_servers))
+        for address in sorted(known, key=lambda address: address == self._failed):
+            self._asked = address
             try:
                 self._link = await self.link_to(address)
                 return self._link

@@ -1,0 +1,70 @@
+"""Which broker of a source is asked for its metadata, and for how long one that says nothing is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headrace.broker.wire.client.view import Address
+from headrace.mirror import source as source_module
+from headrace.mirror.config import SourceConfig, Tunables
+from headrace.mirror.source import Source
+
+SILENT, WELL = ("silent", 9092), ("well", 9092)
+METADATA = {
+    "cluster_id": "THERE",
+    "brokers": [{"node_id": n, "host": host, "port": port} for n, (host, port) in enumerate((SILENT, WELL))],
+    "topics": [],
+}
+
+
+class Link:
+    """To a broker that answers, or takes requests and says nothing."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    async def ask(self, *_: object) -> dict[str, Any]:
+        if self._address == SILENT:
+            await asyncio.Event().wait()
+        return METADATA
+
+    def close(self) -> None:
+        """It may be connected to again."""
+
+
+def test_a_broker_that_says_nothing_is_asked_again_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_module, "PATIENCE_SECONDS", 0.02)
+    asked: list[Address] = []
+
+    async def link_to(address: Address) -> Link:
+        asked.append(address)
+        return Link(address)
+
+    config = SourceConfig(name="dc", bootstrap_servers=(SILENT, WELL), topics=re.compile(".*"))
+    clock = SimpleNamespace(now_ms=lambda: 5, monotonic_ms=lambda: 5)
+
+    async def run() -> list[bool]:
+        async with asyncio.TaskGroup() as tasks:
+            source = Source(
+                config,
+                Tunables(),
+                cast("Any", clock),
+                tasks,
+                "mirror",
+                lambda _: None,
+                own_cluster="OWN",
+                is_here=lambda _: False,
+            )
+            monkeypatch.setattr(source, "link_to", link_to)
+            found = [await source.refresh(), await source.refresh()]
+            assert source.problem == ""
+            source.forget_link()
+            return [*found, await source.refresh()]
+
+    assert asyncio.run(run()) == [False, True, True]
+    assert asked == [SILENT, WELL, WELL]
