@@ -121,8 +121,9 @@ class Source:
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._link: AsyncLink | None = None
         self._asked: Address | None = None
-        self._failed: Address | None = None
-        """Which broker is asked for metadata, and which one failed last: others are asked before that one."""
+        """Which broker is asked for metadata."""
+        self._failed: list[Address] = []
+        """Which brokers failed, the last one last: they are asked after the others, and in this order."""
         self._patience_seconds = PATIENCE_SECONDS
         self._metadata = Repeated(k03_metadata.API)
         self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
@@ -176,7 +177,7 @@ class Source:
             await self._learn_configs(link, topics)
         except (*FAILURES, KafkaError) as error:
             self.forget_link()
-            self._failed = self._asked
+            self._note_failed()
             self._patience_seconds *= 2
             self.problem = shortened(str(error) or type(error).__name__)
             logger.warning("source does not answer", source=self.config.name, reason=repr(error))
@@ -263,14 +264,21 @@ class Source:
         """A connection to the first address that answers, known brokers before the configured ones."""
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
         known = dict.fromkeys((*self.addresses.values(), *self.config.bootstrap_servers))
-        for address in sorted(known, key=lambda address: address == self._failed):
+        self._failed = [address for address in self._failed if address in known]
+        for address in (*(one for one in known if one not in self._failed), *self._failed):
             self._asked = address
             try:
                 self._link = await self.link_to(address)
                 return self._link
             except FAILURES as error:
                 failure = error
+                self._note_failed()
         raise failure
+
+    def _note_failed(self) -> None:
+        """Who was asked last is asked after all others."""
+        if self._asked is not None:
+            self._failed = [*(address for address in self._failed if address != self._asked), self._asked]
 
     def _topics_of(self, answer: Mapping[str, Any]) -> dict[str, SourceTopic]:
         topics = {}
