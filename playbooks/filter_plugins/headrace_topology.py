@@ -34,6 +34,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "headrace_addresses": addresses.addresses,
+            "headrace_aggregate_sources": addresses.aggregate_sources,
             "headrace_answering": looks.answering,
             "headrace_argument_spec": addresses.argument_spec,
             "headrace_back_order": upgrading.back_order,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ def mirror_properties(
     topics: Iterable[str],
     port: int,
     client: Mapping[str, str] | None = None,
-    aggregates: Iterable[str] = (),
+    aggregates: Collection[str] = (),
 ) -> dict[str, str]:
     """What an offline broker's server.properties says of its sources; `hosts` are the brokers of all live datacenters.
 
@@ -181,8 +181,10 @@ def mirror_properties(
     live = datacenters(brokers, hostvars)
     copied, shared = _any_of(topics), _any_of(aggregates)
     sources = [(name, name, {"topics": copied}) for name in live]
-    if shared:
-        sources += [(name + AGGREGATE, name, {"topics": shared, "mode": "aggregate"}) for name in live]
+    sources += [
+        (source, name, {"topics": shared, "mode": "aggregate"})
+        for source, name in zip(aggregate_sources(live, aggregates), live, strict=False)
+    ]
     properties = {"mirror.sources": ",".join(source for source, _, _ in sources)}
     for source, name, own in sources:
         servers = {"bootstrap.servers": ",".join(addresses(brokers, hostvars, name, port))}
@@ -190,6 +192,11 @@ def mirror_properties(
             f"mirror.{source}.{key}": value for key, value in (servers | own | dict(client or {})).items()
         }
     return properties
+
+
+def aggregate_sources(live: Iterable[str], aggregates: Collection[str]) -> list[str]:
+    """The sources by which topics of live datacenters are brought into those of all; none where no topic is."""
+    return [name + AGGREGATE for name in live] if aggregates else []
 
 
 def _any_of(topics: Iterable[str]) -> str:
