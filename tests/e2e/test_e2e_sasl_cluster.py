@@ -77,7 +77,8 @@ def is_unknown(broker: SaslBroker, identity: Identity) -> bool:
 
 
 def has_no_tokens(client: RawClient) -> bool:
-    return client.ask(DESCRIBE_TOKEN, 2, {"owners": None})["tokens"] == []
+    tokens: list[object] = client.ask(DESCRIBE_TOKEN, 2, {"owners": None})["tokens"]
+    return not tokens
 
 
 def made_token(broker: SaslBroker, lifetime_ms: int = -1) -> tuple[RawClient, Identity, bytes]:
