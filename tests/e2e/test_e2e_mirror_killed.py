@@ -21,7 +21,7 @@ from wan_road import road_to
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
-from headrace.mirror.reports import ANSWERS, NEVER_REACHED, SILENT, SILENT_AFTER_MS
+from headrace.mirror.memory.reports import ANSWERS, NEVER_REACHED, SILENT, SILENT_AFTER_MS
 
 KILL_EVERY_S = 3.0
 CUT_S = 100.0

@@ -16,8 +16,8 @@ from mirror_clusters import Cluster, copied
 from processes import eventually
 from zookeeper_process import ZooKeeperProcess
 
-from headrace.mirror import state as states
-from headrace.mirror.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, STATES, WRITTEN_PARTITION
+from headrace.mirror.memory import state as states
+from headrace.mirror.memory.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, STATES, WRITTEN_PARTITION
 
 COPY = "dc-east.events"
 PLACE = f"{COPY}-0".encode()

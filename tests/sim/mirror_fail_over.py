@@ -22,18 +22,18 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult
 from headrace.broker.log.truncation import start_at, truncate_to
 from headrace.broker.wire.batches import BatchHeader, Record, iter_batches
-from headrace.mirror import arrivals
-from headrace.mirror.arrival_log import ArrivalLog
-from headrace.mirror.arrivals import Arrival
-from headrace.mirror.copier import Copier
-from headrace.mirror.copy_log import last_batch
-from headrace.mirror.findings import STOPPING, CopyFinding, Kind
-from headrace.mirror.findings import decode as decode_finding
-from headrace.mirror.journal import CopyJournal, Journal, Pair
-from headrace.mirror.lead import Lead
+from headrace.mirror.copy.copier import Copier
+from headrace.mirror.copy.log import last_batch
+from headrace.mirror.memory import arrivals
+from headrace.mirror.memory.arrival_log import ArrivalLog
+from headrace.mirror.memory.arrivals import Arrival
+from headrace.mirror.memory.findings import STOPPING, CopyFinding, Kind
+from headrace.mirror.memory.findings import decode as decode_finding
+from headrace.mirror.memory.journal import CopyJournal, Journal, Pair
+from headrace.mirror.memory.lead import Lead
+from headrace.mirror.memory.state import SkipOrder, State, place_of, stop_id
+from headrace.mirror.memory.states import States
 from headrace.mirror.questions import Fetch, Survey, Surveyed
-from headrace.mirror.state import SkipOrder, State, place_of, stop_id
-from headrace.mirror.states import States
 
 PLACE = place_of("dc-east.events", 0)
 BROKERS, IN_SYNC_MIN = 3, 2

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.mirror.copier import Copier
-from headrace.mirror.findings import CopyFinding
-from headrace.mirror.journal import Journal
-from headrace.mirror.notes import Notes
-from headrace.mirror.state import State
+from headrace.mirror.copy.copier import Copier
+from headrace.mirror.copy.notes import Notes
+from headrace.mirror.memory.findings import CopyFinding
+from headrace.mirror.memory.journal import Journal
+from headrace.mirror.memory.state import State
 
 
 def epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:

@@ -26,10 +26,10 @@ from headrace.broker.wire.batches import (
     read_header,
     set_base_offset_and_epoch,
 )
-from headrace.mirror import difference
-from headrace.mirror.common_point import CommonPoint
+from headrace.mirror.equality import difference
+from headrace.mirror.equality.common_point import CommonPoint
+from headrace.mirror.memory.state import RESTORE, RestoreOrder, State, encode_restore, key_of
 from headrace.mirror.restoring import Restoring
-from headrace.mirror.state import RESTORE, RestoreOrder, State, encode_restore, key_of
 
 KEY = key_of(PLACE, RESTORE)
 

@@ -24,12 +24,12 @@ from headrace.broker.log.results import AppendResult
 from headrace.broker.log.truncation import start_at
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
 from headrace.broker.wire.special_values import LATEST_TIMESTAMP
-from headrace.mirror.arrivals import Arrival, missing
-from headrace.mirror.copier import Copier, Phase
-from headrace.mirror.copy_log import last_batch
-from headrace.mirror.findings import STOPPING, CopyFinding, Kind
+from headrace.mirror.copy.copier import Copier, Phase
+from headrace.mirror.copy.log import last_batch
+from headrace.mirror.memory.arrivals import Arrival, missing
+from headrace.mirror.memory.findings import STOPPING, CopyFinding, Kind
+from headrace.mirror.memory.state import SkipOrder, State, stop_id
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
-from headrace.mirror.state import SkipOrder, State, stop_id
 
 DIRECTORY = "/data/dc-east.events-0"
 TARGET_ID = UUID(int=7)

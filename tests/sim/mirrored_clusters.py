@@ -26,7 +26,7 @@ from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.mirror.own_topics import FINDINGS, OWN_TOPICS
+from headrace.mirror.memory.own_topics import FINDINGS, OWN_TOPICS
 
 TOPIC, SOURCE = "events", "dc-east"
 COPY = f"{SOURCE}.{TOPIC}"

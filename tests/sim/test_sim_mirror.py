@@ -10,14 +10,14 @@ from mirror_mutations import epochs_are_noted_after_the_append
 from mirror_world import MirrorWorld
 
 from headrace.broker.log import validation
-from headrace.mirror import copier as copier_module
-from headrace.mirror import course as course_module
-from headrace.mirror import survey
-from headrace.mirror.copier import Copier
-from headrace.mirror.course import Course, Stop
-from headrace.mirror.findings import CopyFinding, Kind
-from headrace.mirror.notes import Notes
-from headrace.mirror.state import SkipOrder, State
+from headrace.mirror.copy import copier as copier_module
+from headrace.mirror.copy import course as course_module
+from headrace.mirror.copy import survey
+from headrace.mirror.copy.copier import Copier
+from headrace.mirror.copy.course import Course, Stop
+from headrace.mirror.copy.notes import Notes
+from headrace.mirror.memory.findings import CopyFinding, Kind
+from headrace.mirror.memory.state import SkipOrder, State
 
 SEEDS = 240
 TELLING_SEEDS = (228, 63, 49, 26)

@@ -13,11 +13,11 @@ from long_runs import first_of
 from mirror_fail_over import Broker, FailOverWorld, Replica
 from mirror_mutations import epochs_are_noted_after_the_append, states_are_read_without_a_claim_before
 
-from headrace.mirror.findings import Kind
-from headrace.mirror.journal import Journal
-from headrace.mirror.notes import Notes
-from headrace.mirror.state import State
-from headrace.mirror.states import States
+from headrace.mirror.copy.notes import Notes
+from headrace.mirror.memory.findings import Kind
+from headrace.mirror.memory.journal import Journal
+from headrace.mirror.memory.state import State
+from headrace.mirror.memory.states import States
 
 STEPS = 250
 SEEDS = 400

@@ -12,7 +12,7 @@ import pytest
 from long_runs import first_of
 from mirror_restores import RestoreWorld, ReverseWorld
 
-from headrace.mirror.journal import Journal
+from headrace.mirror.memory.journal import Journal
 from headrace.mirror.restoring import Restoring
 
 STEPS = 250

@@ -22,9 +22,9 @@ from world import World
 from headrace.broker.wire.batches import iter_batches
 from headrace.mirror import source
 from headrace.mirror.config import SourceConfig, Tunables
-from headrace.mirror.copier import Copier
+from headrace.mirror.copy.copier import Copier
+from headrace.mirror.memory.state import State
 from headrace.mirror.source import Source
-from headrace.mirror.state import State
 
 TOPIC, PARTITIONS = "events", 6
 SECONDS, SETTLE_SECONDS_MAX = 20.0, 60.0

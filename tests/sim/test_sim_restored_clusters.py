@@ -24,8 +24,8 @@ from world import until
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.mirror import promotion, restoration
 from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.verbs import promotion, restoration
 
 OFFLINE_ADDRESSES = [(f"broker-{number}", 9092) for number in range(OFFLINE_COUNT)]
 

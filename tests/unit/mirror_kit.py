@@ -9,10 +9,10 @@ from uuid import UUID
 
 from headrace.broker.log.results import AppendResult
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
-from headrace.mirror.difference import Batch
-from headrace.mirror.findings import CopyFinding, Kind
-from headrace.mirror.journal import Journal, Pair
-from headrace.mirror.lead import Lead
+from headrace.mirror.equality.difference import Batch
+from headrace.mirror.memory.findings import CopyFinding, Kind
+from headrace.mirror.memory.journal import Journal, Pair
+from headrace.mirror.memory.lead import Lead
 
 
 def finding(kind: Kind, first: int, last: int) -> CopyFinding:

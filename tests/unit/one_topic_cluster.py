@@ -9,7 +9,7 @@ from uuid import UUID
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.api import k03_metadata, k15_describe_groups, k16_list_groups
 from headrace.broker.wire.batches import Record
-from headrace.mirror.difference import Batch
+from headrace.mirror.equality.difference import Batch
 
 
 class Cluster:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import StrEnum
 
 from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
-from headrace.mirror.own_topics import OWN_TOPICS
+from headrace.mirror.memory.own_topics import OWN_TOPICS
 
 INTERNAL_PREFIX = "__"
 INTERNAL = frozenset(OWN_TOPICS)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headrace.broker.clock import Clock
-from headrace.mirror.copier import PAUSED, ROTTEN, Phase
-from headrace.mirror.reports import SILENT_AFTER_MS
+from headrace.mirror.copy.copier import PAUSED, ROTTEN, Phase
+from headrace.mirror.memory.reports import SILENT_AFTER_MS
 
 if TYPE_CHECKING:
     from headrace.broker.wire.partitions import PartitionKey
     from headrace.mirror.aggregate.group import Group
     from headrace.mirror.aggregate.held import Held
-    from headrace.mirror.copier import Copier
+    from headrace.mirror.copy.copier import Copier
     from headrace.mirror.source import Source
 
 LABELS = ("source", "topic", "partition")

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from headrace.mirror.aggregate.group import Group
-from headrace.mirror.copier import Copier, Phase
-from headrace.mirror.reports import (
+from headrace.mirror.copy.copier import Copier, Phase
+from headrace.mirror.memory.reports import (
     REPORT_INTERVAL_MS,
     SILENT_AFTER_MS,
     AggregateReport,

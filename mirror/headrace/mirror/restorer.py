@@ -13,10 +13,10 @@ from typing import NamedTuple
 from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
-from headrace.mirror.journal import Journal
-from headrace.mirror.lead import Lead
+from headrace.mirror.memory.journal import Journal
+from headrace.mirror.memory.lead import Lead
+from headrace.mirror.memory.state import State
 from headrace.mirror.restoring import Restoring
-from headrace.mirror.state import State
 
 logger = get_logger(__name__)
 LOOK_SECONDS, RETRY_SECONDS = 0.1, 1.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headrace.mirror.state import RestoreOrder
+from headrace.mirror.memory.state import RestoreOrder
 
 NEEDS_EPOCH = "it is being restored, and waits for another leader epoch: give `headrace mirror restore` again"
 NEEDS_REPLICAS = "it is being restored, and waits until the replicas in sync are cut"

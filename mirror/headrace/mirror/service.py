@@ -18,32 +18,33 @@ from headrace.broker.server.configurations import IsMirrored
 from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.mirror import lineage, orders
-from headrace.mirror.acl_rounds import follow_acls
+from headrace.mirror import lineage
 from headrace.mirror.aggregate import service as aggregates
 from headrace.mirror.aggregate.group import Group
-from headrace.mirror.arrival_log import ArrivalLog
-from headrace.mirror.arrivals import Arrival
-from headrace.mirror.checker import Checker
 from headrace.mirror.config import MirrorConfig, SourceConfig
-from headrace.mirror.config_rounds import ConfigRounds
-from headrace.mirror.copier import Copier
-from headrace.mirror.copy_log import LedTarget, changed_ms
-from headrace.mirror.group_rounds import follow_groups
-from headrace.mirror.journal import CopyJournal, Journal
-from headrace.mirror.lead import Lead
+from headrace.mirror.copy.copier import Copier
+from headrace.mirror.copy.log import LedTarget, changed_ms
 from headrace.mirror.lineage import Standing
+from headrace.mirror.memory import orders
+from headrace.mirror.memory.arrival_log import ArrivalLog
+from headrace.mirror.memory.arrivals import Arrival
+from headrace.mirror.memory.journal import CopyJournal, Journal
+from headrace.mirror.memory.lead import Lead
+from headrace.mirror.memory.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, SOURCES, STATES
+from headrace.mirror.memory.reports import Report
+from headrace.mirror.memory.shared_reader import StateReader, last_report, recorded_ends
+from headrace.mirror.memory.shared_topic import SharedTopic, shared_topics
+from headrace.mirror.memory.state import State
 from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.names import CopyNames
-from headrace.mirror.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, SOURCES, STATES
 from headrace.mirror.reporter import Reporter
-from headrace.mirror.reports import Report
 from headrace.mirror.restorer import Restorer
 from headrace.mirror.restoring import Restoring
-from headrace.mirror.shared_reader import StateReader, last_report, recorded_ends
-from headrace.mirror.shared_topic import SharedTopic, shared_topics
+from headrace.mirror.rounds.acls import follow_acls
+from headrace.mirror.rounds.checker import Checker
+from headrace.mirror.rounds.configs import ConfigRounds
+from headrace.mirror.rounds.groups import follow_groups
 from headrace.mirror.source import Source
-from headrace.mirror.state import State
 from headrace.mirror.targets import Targets
 
 logger = get_logger(__name__)

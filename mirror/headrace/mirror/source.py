@@ -2,7 +2,7 @@
 
 Metadata is asked for at least every `metadata.max.age.ms` and soon after anything went wrong, from any broker that
 answers. Each broker of the source has a fetcher, and every partition belongs to its leader's. Decides nothing about a
-partition, that is `copier`'s, nor what is asked when: that is `fetch_plan`'s.
+partition, that is `copy/copier`'s, nor what is asked when: that is `fetch/plan`'s.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from headrace.broker.wire.api import k03_metadata, k32_describe_configs
 from headrace.broker.wire.client.repeated import Repeated
 from headrace.broker.wire.client.view import Address, addresses_of
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.mirror import lineage, orders
-from headrace.mirror.checks import CheckPlan
+from headrace.mirror import lineage
 from headrace.mirror.config import SourceConfig, Tunables
-from headrace.mirror.config_sync import SYNCED_CONFIGS
-from headrace.mirror.copier import Copier
-from headrace.mirror.fetcher import Fetcher
+from headrace.mirror.copy.copier import Copier
+from headrace.mirror.equality.checks import CheckPlan
+from headrace.mirror.fetch.fetcher import Fetcher
+from headrace.mirror.fetch.window import Limit
+from headrace.mirror.memory import orders
+from headrace.mirror.memory.reports import SourceReport, SyncReport, shortened
 from headrace.mirror.names import CopyNames
 from headrace.mirror.questions import Located
-from headrace.mirror.reports import SourceReport, SyncReport, shortened
 from headrace.mirror.restoring import Restoring
-from headrace.mirror.window import Limit
+from headrace.mirror.sync.configs import SYNCED_CONFIGS
 
 logger = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2

@@ -14,10 +14,10 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.server.embedding import EmbeddingHost, NewTopic, Partition, TopicResult
 from headrace.broker.structured_log import get_logger
 from headrace.mirror import lineage
-from headrace.mirror.config_sync import copied
-from headrace.mirror.journal import Journal
 from headrace.mirror.lineage import Standing
+from headrace.mirror.memory.journal import Journal
 from headrace.mirror.source import Source, SourceTopic
+from headrace.mirror.sync.configs import copied
 
 logger = get_logger(__name__)
 TOPIC_TIMEOUT_MS = 10_000

@@ -14,15 +14,15 @@ import click
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.copies import MIRROR_REMOTE
 from headrace.broker.errors import KafkaError
-from headrace.mirror import findings, reports
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.findings import CopyFinding
+from headrace.mirror.memory import findings, reports
+from headrace.mirror.memory.findings import CopyFinding
+from headrace.mirror.memory.own_topics import FINDINGS, SOURCES, STATES
+from headrace.mirror.memory.reports import Report
+from headrace.mirror.memory.state import State, topic_of
+from headrace.mirror.memory.states import States
 from headrace.mirror.names import CopyNames, named_of
-from headrace.mirror.own_topics import FINDINGS, SOURCES, STATES
-from headrace.mirror.reports import Report
 from headrace.mirror.source_access import client_of
-from headrace.mirror.state import State, topic_of
-from headrace.mirror.states import States
 
 
 def _passed_over(topic: str, error: ValueError) -> None:

@@ -263,7 +263,7 @@ def decode_arrival(key: bytes | None, value: bytes | None) -> Arrival | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorFinding:
-    """What the mirror reports of a source partition; see `headrace.mirror.findings`."""
+    """What the mirror reports of a source partition; see `headrace.mirror.memory.findings`."""
 
     id: str
     kind: str

@@ -61,7 +61,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "audit",
         "Count, reconcile and report loss, duplicates and latency.",
     ),
-    "mirror": ("headrace.mirror.command:mirror", "mirror", "Show, resume and promote copies."),
+    "mirror": ("headrace.mirror.commands.main:mirror", "mirror", "Show, resume and promote copies."),
 }
 
 

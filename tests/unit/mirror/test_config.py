@@ -6,8 +6,8 @@ import pytest
 
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.wire.special_values import READ_COMMITTED, READ_UNCOMMITTED
-from headrace.mirror.arrivals import Arrival, decode, encode, missing, recorded_ends
 from headrace.mirror.config import MirrorConfig
+from headrace.mirror.memory.arrivals import Arrival, decode, encode, missing, recorded_ends
 
 GOOD = {"mirror.sources": "dc-east", "mirror.dc-east.bootstrap.servers": "a:9092, [::1]:9093"}
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from headrace.mirror import lineage, own_topics
+from headrace.mirror import lineage
 from headrace.mirror.lineage import (
     Clusters,
     Standing,
@@ -18,6 +18,7 @@ from headrace.mirror.lineage import (
     refusal_of_source,
     standing,
 )
+from headrace.mirror.memory import own_topics
 
 ROUNDS_MAX = 30
 SOURCES = {"A": "dc-a", "B": "dc-b", "C": "dc-c", "D": "dc-d"}

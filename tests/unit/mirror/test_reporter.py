@@ -16,12 +16,9 @@ from prometheus_client import CollectorRegistry
 from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.mirror.config import SourceConfig, Tunables
-from headrace.mirror.copier import NOT_WRITTEN, TOO_FEW_IN_SYNC, Copier
-from headrace.mirror.findings import CopyFinding, Kind
-from headrace.mirror.metrics import MirrorMetrics
-from headrace.mirror.questions import Located
-from headrace.mirror.reporter import NOT_READ, Reporter
-from headrace.mirror.reports import (
+from headrace.mirror.copy.copier import NOT_WRITTEN, TOO_FEW_IN_SYNC, Copier
+from headrace.mirror.memory.findings import CopyFinding, Kind
+from headrace.mirror.memory.reports import (
     GROUPS,
     REPORT_INTERVAL_MS,
     SILENT_AFTER_MS,
@@ -31,8 +28,11 @@ from headrace.mirror.reports import (
     SyncReport,
     TopicReport,
 )
+from headrace.mirror.memory.state import State
+from headrace.mirror.metrics import MirrorMetrics
+from headrace.mirror.questions import Located
+from headrace.mirror.reporter import NOT_READ, Reporter
 from headrace.mirror.source import Source, SourceTopic
-from headrace.mirror.state import State
 from headrace.mirror.targets import Targets
 
 SECOND = 1000

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+from headrace.mirror.memory.state import RestoreOrder
 from headrace.mirror.restoring import NEEDS_CUT, NEEDS_EPOCH, NEEDS_REPLICAS, Restoring
-from headrace.mirror.state import RestoreOrder
 
 ORDER = RestoreOrder(target_id=UUID(int=9), source_id=UUID(int=3), end_offset=10, epoch=2, epoch_start=8)
 

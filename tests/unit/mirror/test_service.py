@@ -18,16 +18,16 @@ from prometheus_client import CollectorRegistry
 from headrace.broker.config.copies import MIRROR_REMOTE
 from headrace.broker.errors import StorageError
 from headrace.mirror import service
-from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.config import SourceConfig, Tunables
-from headrace.mirror.journal import Journal
-from headrace.mirror.orders import encode_topics
-from headrace.mirror.reports import Report
+from headrace.mirror.memory.arrival_log import ArrivalLog
+from headrace.mirror.memory.journal import Journal
+from headrace.mirror.memory.orders import encode_topics
+from headrace.mirror.memory.reports import Report
+from headrace.mirror.memory.state import RESTORE, RestoreOrder, State, encode_restore, key_of, state_key
 from headrace.mirror.restorer import RETRY_SECONDS
 from headrace.mirror.restoring import NEEDS_CUT
 from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source
-from headrace.mirror.state import RESTORE, RestoreOrder, State, encode_restore, key_of, state_key
 from headrace.mirror.targets import Targets
 
 

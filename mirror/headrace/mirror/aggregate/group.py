@@ -21,10 +21,10 @@ from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.target import Target
 from headrace.mirror.aggregate.topics import keep_in_step
+from headrace.mirror.copy.progress import Progress
+from headrace.mirror.memory.state import SkipOrder, place_of
 from headrace.mirror.pause import Pause
-from headrace.mirror.progress import Progress
 from headrace.mirror.source import Source
-from headrace.mirror.state import SkipOrder, place_of
 
 logger = get_logger(__name__)
 LOOK_SECONDS = 0.25

@@ -10,10 +10,10 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.aggregate.position import Position
 from headrace.mirror.aggregate.search import Search
 from headrace.mirror.aggregate.stream import Phase, Stream
-from headrace.mirror.copier import PAUSED
+from headrace.mirror.copy.copier import PAUSED
+from headrace.mirror.copy.progress import Progress
+from headrace.mirror.memory.state import NO_ID
 from headrace.mirror.pause import Pause
-from headrace.mirror.progress import Progress
-from headrace.mirror.state import NO_ID
 
 
 @dataclass(eq=False, kw_only=True)

@@ -22,10 +22,10 @@ from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.search import Search
 from headrace.mirror.aggregate.stream import Phase
 from headrace.mirror.aggregate.target import Target
+from headrace.mirror.fetch.surveyor import survey
+from headrace.mirror.memory.state import SkipOrder
 from headrace.mirror.questions import UNKNOWN, Survey, Surveyed
 from headrace.mirror.source import Source
-from headrace.mirror.state import SkipOrder
-from headrace.mirror.surveyor import survey
 
 logger = get_logger(__name__)
 SkipOf = Callable[[PartitionKey], SkipOrder | None]

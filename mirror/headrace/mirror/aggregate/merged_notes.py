@@ -12,10 +12,11 @@ from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.copies import MERGED_CLUSTERS
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
-from headrace.mirror import lineage, orders
+from headrace.mirror import lineage
 from headrace.mirror.aggregate.wire_cluster import RELEASE
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
+from headrace.mirror.memory import orders
+from headrace.mirror.memory.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.source import CONFIG_MAX_AGE_MS, Source, SourceTopic
 
 logger = get_logger(__name__)

@@ -30,9 +30,9 @@ from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.stream import Phase
 from headrace.mirror.aggregate.target import Target
-from headrace.mirror.fetch_wire import IDS_VERSION, NAMES_VERSION
+from headrace.mirror.fetch.encoding import IDS_VERSION, NAMES_VERSION
+from headrace.mirror.memory.state import NO_ID
 from headrace.mirror.source import Source
-from headrace.mirror.state import NO_ID
 
 logger = get_logger(__name__)
 WRITE_MS = 1_000

@@ -16,10 +16,10 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.batches import decode_records, iter_batches
 from headrace.mirror.aggregate.wire_cluster import WireCluster
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.own_topics import OWN_TOPICS, SOURCES, STATES, WRITTEN_PARTITION
-from headrace.mirror.reports import Report
-from headrace.mirror.state import SkipOrder
-from headrace.mirror.states import States
+from headrace.mirror.memory.own_topics import OWN_TOPICS, SOURCES, STATES, WRITTEN_PARTITION
+from headrace.mirror.memory.reports import Report
+from headrace.mirror.memory.state import SkipOrder
+from headrace.mirror.memory.states import States
 
 logger = get_logger(__name__)
 LOOK_SECONDS: Final = 1.0

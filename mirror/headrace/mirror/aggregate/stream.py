@@ -28,10 +28,10 @@ from headrace.broker.wire.special_values import NO_EPOCH
 from headrace.mirror.aggregate.committed import Aborted, Committed
 from headrace.mirror.aggregate.position import Position
 from headrace.mirror.aggregate.rewriting import rewritten
+from headrace.mirror.copy.rot import places
+from headrace.mirror.copy.survey import truncation
+from headrace.mirror.memory.state import NO_ID, SkipOrder
 from headrace.mirror.questions import UNKNOWN, Survey, Surveyed
-from headrace.mirror.rot import places
-from headrace.mirror.state import NO_ID, SkipOrder
-from headrace.mirror.survey import truncation
 
 ROT = "rot"
 

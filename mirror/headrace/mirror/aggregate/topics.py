@@ -10,8 +10,8 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.mirror import lineage
 from headrace.mirror.aggregate.cluster import Cluster
-from headrace.mirror.config_sync import copied
 from headrace.mirror.source import Source, SourceTopic
+from headrace.mirror.sync.configs import copied
 
 logger = get_logger(__name__)
 _THERE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS})

@@ -19,10 +19,11 @@ from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k19_create_topics, k37_create_partitions
 from headrace.broker.wire.client.view import NO_LEADER, Address
-from headrace.mirror import lineage, orders
+from headrace.mirror import lineage
 from headrace.mirror.aggregate.cluster import Outcome
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
+from headrace.mirror.memory import orders
+from headrace.mirror.memory.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.source import CONFIG_MAX_AGE_MS
 
 Answer = TypeVar("Answer")

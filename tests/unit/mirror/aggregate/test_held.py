@@ -8,9 +8,9 @@ from uuid import UUID
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.position import Position
 from headrace.mirror.aggregate.search import Search
-from headrace.mirror.copier import PAUSED
+from headrace.mirror.copy.copier import PAUSED
+from headrace.mirror.copy.progress import Progress
 from headrace.mirror.pause import Pause
-from headrace.mirror.progress import Progress
 
 POSITION = Position(producer_id=1, topic_id=UUID(int=1), offset=10, sequence=5)
 

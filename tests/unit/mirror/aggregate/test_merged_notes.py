@@ -14,10 +14,10 @@ from headrace.broker.wire.batches import Record
 from headrace.mirror.aggregate import merged_notes, topics
 from headrace.mirror.aggregate.merged_notes import SourceNotes
 from headrace.mirror.aggregate.wire_cluster import RELEASE, WireCluster
-from headrace.mirror.orders import MERGED, decode_merged, encode_merged, key_of
-from headrace.mirror.own_topics import STATES
+from headrace.mirror.memory.orders import MERGED, decode_merged, encode_merged, key_of
+from headrace.mirror.memory.own_topics import STATES
+from headrace.mirror.memory.states import States
 from headrace.mirror.source import CONFIG_MAX_AGE_MS, SourceTopic
-from headrace.mirror.states import States
 
 KEY = key_of("clicks", MERGED)
 

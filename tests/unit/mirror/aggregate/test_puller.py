@@ -13,8 +13,8 @@ from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.position import Position
 from headrace.mirror.aggregate.puller import Puller
 from headrace.mirror.aggregate.stream import Phase
+from headrace.mirror.copy.progress import Progress
 from headrace.mirror.pause import Pause
-from headrace.mirror.progress import Progress
 
 
 def test_what_a_round_had_begins_again_with_what_the_registry_says(

@@ -7,8 +7,8 @@ import pytest
 from headrace.broker.wire.batches import Record, encode_batch, read_header, set_crc
 from headrace.mirror.aggregate.position import Position
 from headrace.mirror.aggregate.stream import Phase, Rot, Stream
+from headrace.mirror.memory.state import SkipOrder
 from headrace.mirror.questions import UNKNOWN, Surveyed
-from headrace.mirror.state import SkipOrder
 
 ID = UUID(int=7)
 

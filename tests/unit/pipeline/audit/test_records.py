@@ -25,7 +25,7 @@ from headrace.audit.records import (
 )
 from headrace.audit.windows import ProducerName, tally
 from headrace.broker.wire.partitions import TopicPartition
-from headrace.mirror import arrivals, findings
+from headrace.mirror.memory import arrivals, findings
 
 PARTITION = TopicPartition("pageviews", 3)
 TALLIES = tuple(

@@ -10,7 +10,8 @@ from rich.text import Text
 from headrace.audit import groups_command
 from headrace.cli import groups
 from headrace.cli.shared import print_rows
-from headrace.mirror import rehearsal, rehearse_command
+from headrace.mirror.commands import rehearse
+from headrace.mirror.verbs import rehearsal
 
 ODD = "[/b][red]<i>"
 LOST = {"group": ODD, "topic": "t", "read": 1, "unread": 2, "lost": 3, "whole_up_to_ms": 1000}
@@ -18,8 +19,8 @@ LOST = {"group": ODD, "topic": "t", "read": 1, "unread": 2, "lost": 3, "whole_up
 
 def _of_the_mirror() -> None:
     counts = dict.fromkeys(rehearsal.COUNTS, 0)
-    names = dict.fromkeys(rehearse_command.HEADINGS, "")
-    rehearse_command._print([{**names, "group": ODD, "reason": "", **counts}], "dc-east")
+    names = dict.fromkeys(rehearse.HEADINGS, "")
+    rehearse._print([{**names, "group": ODD, "reason": "", **counts}], "dc-east")
 
 
 @pytest.mark.parametrize(

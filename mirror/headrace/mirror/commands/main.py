@@ -1,0 +1,339 @@
+"""`headrace mirror`: what the copies of an offline cluster are doing, and the orders to go on after a stop or over
+rot, the end of a copy.
+
+Speaks the Kafka protocol only: states are read from the topic `headrace.mirror`, what the brokers hear of their sources
+from `headrace.sources`, ends from both clusters; an order is a record of `headrace.mirror`, which all brokers read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.errors import KafkaError
+from headrace.broker.moment import now_ms
+from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.commands.options import bootstrap_option, dry_run_option, groups_option, json_option, run
+from headrace.mirror.commands.rehearse import rehearse
+from headrace.mirror.commands.restore import restore
+from headrace.mirror.commands.reverse import reverse
+from headrace.mirror.commands.run import run as run_member
+from headrace.mirror.commands.sync_acls import sync_acls
+from headrace.mirror.commands.sync_configs import sync_configs
+from headrace.mirror.commands.topics import left_out, topics
+from headrace.mirror.commands.verify import verify
+from headrace.mirror.memory.state import topic_of
+from headrace.mirror.source_access import client_of
+from headrace.mirror.sync import group_offsets
+from headrace.mirror.sync.groups import GroupMove
+from headrace.mirror.told import folded, names_of, newest, reports_of, source_client
+from headrace.mirror.verbs import cut_transactions, ordering, overview, promotion
+from headrace.mirror.verbs.ordering import Offsets
+from headrace.mirror.verbs.promotion import Standing
+
+
+class OffsetRangeType(click.ParamType[Offsets]):
+    """FIRST-LAST, both included."""
+
+    name = "FIRST-LAST"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Offsets:
+        first, dash, last = str(value).partition("-")
+        if not (dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+            self.fail(f"{value!r} is no range of offsets: give FIRST-LAST, as in 1200-1249", param, ctx)
+        return int(first), int(last)
+
+
+@click.group(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092")
+def mirror() -> None:
+    """Show copies, compare them with their sources, pause them, let those that cannot go on do so, and promote them."""
+
+
+@mirror.command(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092 --json")
+@bootstrap_option
+@click.option(
+    "--lag-max",
+    type=click.IntRange(min=0),
+    metavar="MESSAGES",
+    help="Exit 1 also while a copy is further behind its source, or nobody knows how far.",
+)
+@json_option
+def status(bootstrap: Bootstrap, lag_max: int | None, as_json: bool) -> None:
+    """Print every source, topic without a copy, partition and what else is brought; exit 1 while one needs you."""
+    found = run(bootstrap, _status)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _print(found)
+    if not overview.is_in_order(found) or not overview.is_within(found, lag_max):
+        raise click.exceptions.Exit(1)
+
+
+def _print(found: dict[str, list[dict[str, Any]]]) -> None:
+    headings = {
+        "sources": ("source", "broker", "at", "state", "answered", "compared", "unchecked", "reason"),
+        "topics": ("source", "topic without a whole copy", "reason"),
+        "partitions": (
+            "topic",
+            "partition",
+            "state",
+            "copied to",
+            "source end",
+            "lag",
+            "begins at",
+            "reason",
+        ),
+        "aggregates": ("source", "brought into", "partition", "owner", "state", "lag", "reason"),
+        "syncs": (
+            "source",
+            "brought",
+            "by broker",
+            "state",
+            "last",
+            "in step",
+            "left alone",
+            "behind",
+            "reason",
+        ),
+    }
+    console = Console(markup=False)
+    for name, heading in headings.items():
+        if not found[name]:
+            continue
+        table = Table(*heading, box=None)
+        for row in found[name]:
+            table.add_row(*(_cell(column, value) for column, value in row.items()))
+        console.print(table)
+    if not found["sources"]:
+        console.print("No broker reports a source that it mirrors.")
+
+
+def _cell(column: str, value: Any) -> str:
+    if column in ("answered_seconds_ago", "succeeded_seconds_ago", "checked_seconds_ago"):
+        return "never" if value is None else f"{value:.0f} s ago"
+    if column in ("source_end_offset", "lag"):
+        return "unknown" if value is None else str(value)
+    return "" if value is None else str(value)
+
+
+@mirror.command(epilog="Example: headrace mirror pause dc-east.pageviews --bootstrap 127.0.3.1:9092")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@bootstrap_option
+@dry_run_option
+def pause(topics: tuple[str, ...], bootstrap: Bootstrap, dry_run: bool) -> None:
+    """Copy nothing more of these topics until they are resumed, restarts included; readers go on."""
+    for line in run(
+        bootstrap, lambda client: ordering.pause(client, topics, is_paused=True, dry_run=dry_run)
+    ):
+        click.echo(line)
+
+
+@mirror.command(epilog="Example: headrace mirror resume dc-east.pageviews 3 --bootstrap 127.0.3.1:9092")
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0), required=False)
+@bootstrap_option
+@dry_run_option
+def resume(topic: str, partition: int | None, bootstrap: Bootstrap, dry_run: bool) -> None:
+    """Go on copying a paused topic, or a stopped partition of one.
+
+    \b
+    What is passed over in a stopped partition is recorded as a finding.
+    """
+    if partition is None:
+        for line in run(
+            bootstrap, lambda client: ordering.pause(client, (topic,), is_paused=False, dry_run=dry_run)
+        ):
+            click.echo(line)
+        return
+    reason = run(bootstrap, lambda client: ordering.resume(client, topic, partition, dry_run=dry_run))
+    verb = "would go on" if dry_run else "goes on"
+    click.echo(f"{topic}-{partition} {verb}; it had stopped because {reason}.")
+
+
+@mirror.command(
+    epilog="Example: headrace mirror skip dc-east.pageviews 3 --offsets 1200-1249 --bootstrap 127.0.3.1:9092"
+)
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@click.option(
+    "--offsets", required=True, type=OffsetRangeType(), help="The rotten offsets, as `status` names them."
+)
+@bootstrap_option
+@dry_run_option
+def skip(topic: str, partition: int, offsets: Offsets, bootstrap: Bootstrap, dry_run: bool) -> None:
+    """Give up a rotten batch of the source: its messages are never copied, which is recorded as a finding.
+
+    \b
+    Try first to have it healed at the source, by a replica that is whole:
+    the mirror asks again and again, and copies it as soon as it is right.
+    """
+    click.echo(
+        run(bootstrap, lambda client: ordering.skip(client, topic, partition, offsets, dry_run=dry_run))
+    )
+
+
+@mirror.command(epilog="Example: headrace mirror promote dc-east.pageviews --bootstrap 127.0.3.1:9092")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "--timeout", default=60.0, type=click.FloatRange(min=0), help="Seconds to wait for.", show_default=True
+)
+@bootstrap_option
+@dry_run_option
+def promote(topics: tuple[str, ...], timeout: float, bootstrap: Bootstrap, dry_run: bool) -> None:
+    """Make copies topics of this cluster, once they lack nothing that their source has.
+
+    \b
+    Stop the producers at the source first: what they write after this is lost to the copy.
+    Clients may write to the topics then, and the mirror leaves them alone. `headrace mirror restore` goes back.
+    """
+    _promote(bootstrap, topics, None if dry_run else timeout, dry_run=dry_run)
+
+
+@mirror.command(epilog="Example: headrace mirror failover dc-east.pageviews --bootstrap 127.0.3.1:9092")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@bootstrap_option
+@dry_run_option
+def failover(topics: tuple[str, ...], bootstrap: Bootstrap, dry_run: bool) -> None:
+    """Make copies topics of this cluster as they are, without their source; says what they lack.
+
+    \b
+    Clients may write to the topics then, and the mirror leaves them alone. `headrace mirror restore` goes back.
+    """
+    _promote(bootstrap, topics, None, dry_run=dry_run)
+
+
+@mirror.command(epilog="Example: headrace mirror limit dc-east 50000000 --bootstrap 127.0.3.1:9092")
+@click.argument("source")
+@click.argument("bytes_per_second", type=click.IntRange(min=1), required=False)
+@bootstrap_option
+@dry_run_option
+def limit(source: str, bytes_per_second: int | None, bootstrap: Bootstrap, dry_run: bool) -> None:
+    """Change what each broker fetches of a source in a second at most, now; without a number to what is configured."""
+    run(bootstrap, lambda client: ordering.limit(client, source, bytes_per_second, dry_run=dry_run))
+    what = f"{bytes_per_second:,} bytes a second" if bytes_per_second else "what its configuration says"
+    click.echo(f"Each broker {'would fetch' if dry_run else 'fetches'} at most {what} of {source}.")
+
+
+@mirror.command(
+    "sync-groups",
+    epilog="Example: headrace mirror sync-groups dc-east --groups 'billing|audit-.*' --bootstrap 127.0.3.1:9092",
+)
+@click.argument("source")
+@groups_option
+@bootstrap_option
+@dry_run_option
+def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: Bootstrap, dry_run: bool) -> None:
+    """Let groups of a source go on in its copies: commit here what they committed there, as far as the copies go.
+
+    \b
+    A group that has members here, or committed here itself, is left alone, and none is moved back.
+    `mirror.SOURCE.sync.groups` has the brokers do the same again and again.
+    """
+
+    async def work(client: ClusterClient) -> list[GroupMove]:
+        async with source_client(client, source) as there:
+            found = await group_offsets.moves(client, there, source, pattern)
+        return found if dry_run else await group_offsets.bring(client, found)
+
+    for move in run(bootstrap, work):
+        click.echo(group_offsets.told(move, dry_run=dry_run))
+
+
+mirror.add_command(sync_acls)
+mirror.add_command(sync_configs)
+mirror.add_command(rehearse)
+mirror.add_command(restore)
+mirror.add_command(reverse)
+mirror.add_command(run_member)
+mirror.add_command(verify)
+mirror.add_command(topics)
+
+
+# -- reading
+
+
+async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
+    known, names = await folded(client), await names_of(client)
+    heard = overview.Heard(
+        leaders=client.leaders,
+        log_ends=await client.log_ends(),
+        states=newest(known, client),
+        reports=await reports_of(client),
+        paused=frozenset(topic for topic, _ in client.leaders if known.is_paused(topic)),
+        left_out=left_out(known, {topic for topic, _ in client.leaders}, names),
+        names=names,
+    )
+    source_ends = await _source_ends(overview.bootstraps(heard))
+    return overview.overview(heard, source_ends, now_ms())
+
+
+async def _source_ends(bootstraps: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Log ends of each of these sources."""
+    return {source: await _ends_of(source, bootstrap) for source, bootstrap in bootstraps.items()}
+
+
+async def _ends_of(source: str, bootstrap: str) -> dict[str, int]:
+    """Log ends of a source by topic and partition; empty when it does not answer."""
+    try:
+        async with client_of(source, bootstrap) as client:
+            return await client.log_ends()
+    except (*FAILURES, KafkaError, ConfigurationError):
+        return {}
+
+
+# -- promoting
+
+
+def _promote(bootstrap: Bootstrap, topics: Sequence[str], timeout: float | None, *, dry_run: bool) -> None:
+    """Promote copies: when they are complete, waiting so long for it, or with None as they are; says what they lack then."""
+
+    async def work(client: ClusterClient) -> int:
+        copies, names = await promotion.check(client, topics), await names_of(client)
+
+        async def look() -> list[Standing]:
+            known = await folded(client)
+            states = newest(known, client)
+            paused = {topic for topic in copies if known.is_paused(topic)}
+            source_ends = await _source_ends(
+                {
+                    names.source_of(topic_of(place)): copy.source_bootstrap
+                    for place, copy in states.items()
+                    if topic_of(place) in copies
+                }
+            )
+            ends = await client.log_ends()
+            return promotion.standings(copies, client.leaders, ends, source_ends, states, paused, names)
+
+        found = await look() if timeout is None else await promotion.until_complete(look, timeout)
+        for one in found:
+            if one.lacks or one.obstacle:
+                lacks = f"lacks {one.lacks}" if one.lacks else "lacks nothing that its source has"
+                obstacle = f" ({one.obstacle})" if one.obstacle else ""
+                click.echo(f"{one.topic}-{one.partition} ends at {one.end}, and {lacks}{obstacle}.")
+        cuts = await cut_transactions.listed(client, topics, lambda cut: cut.topic in copies)
+        for cut in await cut_transactions.counted(client, cuts):
+            click.echo(f"{cut}.")
+        if dry_run:
+            return len(cuts)
+        await promotion.promote(client, copies)
+        return await cut_transactions.end_all(client, topics, cuts)
+
+    count = run(bootstrap, work)
+    if count:
+        what = f"{count:,} transaction{'' if count == 1 else 's'}"
+        done = "would be" if dry_run else "is" if count == 1 else "are"
+        click.echo(f"{what} {done} aborted.")
+    verb = "would be" if dry_run else "is"
+    for topic in topics:
+        click.echo(
+            f"{topic} {verb} a topic of this cluster{'' if dry_run else ' now'}: clients may write to it."
+        )

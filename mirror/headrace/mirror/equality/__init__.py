@@ -1,0 +1,1 @@
+"""Whether copies hold what their sources hold, byte for byte, and where they part."""

@@ -1,0 +1,1 @@
+"""What the verbs of `headrace mirror` decide and have the brokers do."""
