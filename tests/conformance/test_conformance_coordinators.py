@@ -149,6 +149,7 @@ def knows_the_topic(session: Session) -> bool:
     return bool(session.look(METADATA, 5, message)["topics"][0]["error_code"] == 0)
 
 
+@pytest.mark.long
 def test_requests_while_groups_are_loaded(loaded_pair: Pair) -> None:
     pair = loaded_pair
 

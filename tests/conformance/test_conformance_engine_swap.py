@@ -22,6 +22,7 @@ def broker(kafka_jars: Path, tmp_path: Path) -> Iterator[SwappedBroker]:
     swapped.end()
 
 
+@pytest.mark.long
 def test_a_stopped_engine_is_replaced_by_the_other(broker: SwappedBroker, kafka_jars: Path) -> None:
     broker.start("headrace")
     life = Life(broker)

@@ -51,6 +51,7 @@ def failure() -> tuple[str, str, list[Script]]:
     return str(raised.value), "\n".join(getattr(raised.value, "__notes__", ())), performed
 
 
+@pytest.mark.long
 def test_a_difference_is_found_shrunk_to_the_steps_that_it_takes_and_replayed_by_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

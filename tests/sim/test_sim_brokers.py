@@ -47,6 +47,7 @@ def test_three_brokers_with_single_replicas_keep_what_they_acknowledged_and_get_
     simulate(seed)
 
 
+@pytest.mark.long
 def test_the_schedules_reach_what_they_are_for() -> None:
     left = {
         *KINDS,

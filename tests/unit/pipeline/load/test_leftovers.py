@@ -66,12 +66,12 @@ def test_a_restart_takes_nothing_from_any_snapshot(
     catalog: Catalog, run: Run, change: Callable[[Table], None]
 ) -> None:
     dead = Run()
-    for number in range(10):
+    for number in range(6):
         load(catalog, dead, 2 * number, 2 * number + 2, dead=(2 * number,) if number % 3 == 0 else ())
     change(tables.load_table(catalog, "pageviews"))
     table = tables.load_table(catalog, "pageviews")
     before, kept = rows_by_snapshot(table), files_of(table)
-    lost = attempt(catalog, dead, 20, 24, dead=(21,))
+    lost = attempt(catalog, dead, 12, 16, dead=(13,))
     dead.close()
     age(catalog)
     removed = restart(catalog)
