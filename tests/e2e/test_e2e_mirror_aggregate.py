@@ -124,7 +124,7 @@ def test_two_sources_are_in_one_topic(clusters: tuple[dict[str, Cluster], Cluste
 
     eventually(is_told, what="owners without lag")
     assert len(set(owners(offline).values())) == 3
-    assert {row["state"] for row in status(offline)["sources"]} == {"answers"}
+    assert {(row["state"], row["mode"]) for row in status(offline)["sources"]} == {("answers", "aggregate")}
     resource = ConfigResource(ConfigResource.Type.TOPIC, "clicks")
     configs = offline.admin.describe_configs([resource])[resource].result(10)
     assert len(configs["headrace.mirror.merged"].value.split(",")) == 2

@@ -236,6 +236,7 @@ class Source:
             bootstrap=self.config.bootstrap,
             answered_ms=self.answered_ms,
             problem=self.problem,
+            is_aggregate=self.config.is_aggregate,
             checked_ms=self.checks.completed_ms,
             unchecked=self.checks.left_out_count,
             check_problem=self.checks.problem,

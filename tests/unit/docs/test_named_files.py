@@ -12,7 +12,15 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = ("CONTRIBUTING.md", "docs/architecture.md")
 TREES = ("broker", "mirror", "pipeline", "playbooks", "tests", "scripts")
 """Where a file may lie of which a page says the name alone."""
-BASES = ("", "broker/headrace/broker", "mirror/headrace", "pipeline/headrace", "playbooks", "docs")
+BASES = (
+    "",
+    "broker/headrace/broker",
+    "mirror/headrace",
+    "mirror/headrace/mirror",
+    "pipeline/headrace",
+    "playbooks",
+    "docs",
+)
 """What a path may be relative to: the pages leave out what all files of a part have in common."""
 ANY_KEY = ("kNN_name", "k[0-9][0-9]_*")
 

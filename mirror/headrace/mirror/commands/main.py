@@ -31,6 +31,7 @@ from headrace.mirror.commands.sync_acls import sync_acls
 from headrace.mirror.commands.sync_configs import sync_configs
 from headrace.mirror.commands.topics import left_out, topics
 from headrace.mirror.commands.verify import verify
+from headrace.mirror.config import AGGREGATE
 from headrace.mirror.memory.state import topic_of
 from headrace.mirror.source_access import client_of
 from headrace.mirror.sync import group_offsets
@@ -80,7 +81,7 @@ def status(bootstrap: Bootstrap, lag_max: int | None, as_json: bool) -> None:
 
 def _print(found: dict[str, list[dict[str, Any]]]) -> None:
     headings = {
-        "sources": ("source", "broker", "at", "state", "answered", "compared", "unchecked", "reason"),
+        "sources": ("source", "broker", "at", "mode", "state", "answered", "compared", "unchecked", "reason"),
         "topics": ("source", "topic without a whole copy", "reason"),
         "partitions": (
             "topic",
@@ -111,13 +112,15 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
             continue
         table = Table(*heading, box=None)
         for row in found[name]:
-            table.add_row(*(_cell(column, value) for column, value in row.items()))
+            table.add_row(*(_cell(column, value, row) for column, value in row.items()))
         console.print(table)
     if not found["sources"]:
         console.print("No broker reports a source that it mirrors.")
 
 
-def _cell(column: str, value: Any) -> str:
+def _cell(column: str, value: Any, row: Mapping[str, Any]) -> str:
+    if column in ("checked_seconds_ago", "unchecked") and row["mode"] == AGGREGATE:
+        return ""
     if column in ("answered_seconds_ago", "succeeded_seconds_ago", "checked_seconds_ago"):
         return "never" if value is None else f"{value:.0f} s ago"
     if column in ("source_end_offset", "lag"):

@@ -31,13 +31,14 @@ class SourceReport:
     """`answered_ms` is None where the source never answered; `problem` is why it did not answer last, or empty.
 
     `checked_ms` is when the broker's copies were last all compared with the source, None before, `unchecked` how many could not
-    be; `check_problem` is why it does not go on.
+    be; `check_problem` is why it does not go on. What goes into an aggregate is compared with nothing.
     """
 
     name: str
     bootstrap: str
     answered_ms: int | None
     problem: str
+    is_aggregate: bool = False
     checked_ms: int | None = None
     unchecked: int = 0
     check_problem: str = ""
@@ -205,6 +206,8 @@ def _number(value: Any) -> int | None:
 def _source(fields: Any) -> SourceReport:
     return SourceReport(
         answered_ms=_number(fields["answered_ms"]),
+        # Earlier versions told no mode.
+        is_aggregate=bool(fields.get("is_aggregate", False)),
         # Earlier versions compared nothing.
         checked_ms=_number(fields.get("checked_ms")),
         unchecked=int(fields.get("unchecked", 0)),

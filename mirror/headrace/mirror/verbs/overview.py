@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.config import AGGREGATE, COPY
 from headrace.mirror.copy.copier import PAUSED
 from headrace.mirror.memory.findings import CopyFinding
 from headrace.mirror.memory.reports import (
@@ -123,6 +124,7 @@ def _source_row(report: Report, source: SourceReport, now_ms: int) -> Row:
         "source": source.name,
         "broker": report.broker,
         "bootstrap": source.bootstrap,
+        "mode": AGGREGATE if source.is_aggregate else COPY,
         "state": state,
         "answered_seconds_ago": _seconds_ago(source.answered_ms, now_ms),
         "checked_seconds_ago": _seconds_ago(source.checked_ms, now_ms),

@@ -15,17 +15,18 @@ from mirror_kit import finding
 
 from headrace.broker.wire.batches import Record
 from headrace.mirror.aggregate.stream import Rot
-from headrace.mirror.commands.main import OffsetRangeType
+from headrace.mirror.commands.main import OffsetRangeType, _print
 from headrace.mirror.commands.topics import _told, left_out
 from headrace.mirror.memory import orders
 from headrace.mirror.memory.findings import Kind
 from headrace.mirror.memory.own_topics import SOURCES
-from headrace.mirror.memory.reports import AggregateReport, Report
+from headrace.mirror.memory.reports import AggregateReport, Report, SourceReport, decode
 from headrace.mirror.memory.state import Skip, State, decode_skip, state_key
 from headrace.mirror.memory.states import States
 from headrace.mirror.names import CopyNames
 from headrace.mirror.told import states_of
 from headrace.mirror.verbs import ordering
+from headrace.mirror.verbs.overview import Heard, overview
 
 KNOWN = State(target_id=UUID(int=3), source_bootstrap="east:9092")
 
@@ -302,3 +303,17 @@ def test_a_choice_says_which_copies_it_leaves_out_and_which_it_takes_again() -> 
     cluster = Cluster(KNOWN)
     asyncio.run(ordering.choose(cast("Any", cluster), "dc-east", "b|c"))
     assert cluster.orders == [(b"dc-east/topics", orders.encode_topics("b|c"))]
+
+
+@pytest.mark.parametrize(("is_aggregate", "mode"), [(False, "copy"), (True, "aggregate")])
+def test_what_goes_into_an_aggregate_is_not_told_as_never_compared(
+    is_aggregate: bool, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = SourceReport(
+        name="dc-east", bootstrap="east:9092", answered_ms=1_000, problem="", is_aggregate=is_aggregate
+    )
+    report = decode(Report(broker=1, at_ms=1_000, sources=(source,)).encode())
+    found = overview(Heard(leaders={}, log_ends={}, states={}, reports={1: report}), {}, 2_000)
+    assert [row["mode"] for row in found["sources"]] == [mode]
+    _print(found)
+    assert ("never" in capsys.readouterr().out) is not is_aggregate

@@ -175,6 +175,7 @@ def test_a_source_that_was_never_reached_is_named_though_it_has_no_copies() -> N
             "source": "dc-east",
             "broker": 1,
             "bootstrap": "east:9092",
+            "mode": "copy",
             "state": "never reached",
             "answered_seconds_ago": None,
             "checked_seconds_ago": None,
