@@ -15,13 +15,13 @@ from typing import Final
 
 import numpy as np
 
-from headrace.audit.book import Book
-from headrace.audit.garbage import collect_seldom
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.judging.settling import settle
 from headrace.audit.latency import SourcePartition
-from headrace.audit.ledger import Ledger
-from headrace.audit.reconcile import reconcile
+from headrace.audit.ledger.garbage import collect_seldom
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.records import Barrier, Counted, CounterTier
-from headrace.audit.settling import settle
 from headrace.audit.windows import WINDOW_SIZE_MS, Tally, tally
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.envelope import Header

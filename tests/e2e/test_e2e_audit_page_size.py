@@ -21,11 +21,11 @@ import requests
 from browser import Browser, chromium
 from processes import eventually
 
-from headrace.audit.ledger import Ledger
-from headrace.audit.live import Query, View, page, parts
-from headrace.audit.live_app import Board, build_app
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding
-from headrace.audit.reconcile import reconcile
+from headrace.audit.page.live import Query, View, page, parts
+from headrace.audit.page.live_app import Board, build_app
 from headrace.audit.records import Counted, CounterTier
 from headrace.audit.report import as_json
 from headrace.audit.windows import Stream

@@ -16,8 +16,8 @@ from processes import DevCluster
 from test_e2e_load_schemas import answer, loader_of, settle_down
 
 from headrace.audit.archive import Archive
-from headrace.audit.facts import Facts, TopicFacts
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.facts import Facts, TopicFacts
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.windows import ProducerName, Stream

@@ -13,10 +13,10 @@ from random import Random
 
 import numpy as np
 
-from headrace.audit import state
-from headrace.audit.ledger import Ledger
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.ledger import state
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Outcome
-from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier, CountRecord
 from headrace.audit.windows import WINDOW_SIZE_MS, Tally, tally
 from headrace.broker.wire.partitions import TopicPartition

@@ -16,8 +16,8 @@ from audit_simulation import (
     seen_faults,
 )
 
-from headrace.audit import reconcile
-from headrace.audit.ledger import Ledger
+from headrace.audit.judging import reconcile
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.period import Period
 from headrace.audit.windows import Stream
 

@@ -18,18 +18,19 @@ from random import Random
 
 import numpy as np
 
-from headrace.audit import records, state
+from headrace.audit import records
 from headrace.audit.acceptances import accepted
-from headrace.audit.accounts import CLOCK_SKEW_MS
-from headrace.audit.book import Book
-from headrace.audit.evidence import gather
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.evidence import gather
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.judging.settling import STEP_MS, settle
 from headrace.audit.latency import Hop, Rows, SourcePartition
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger import state
+from headrace.audit.ledger.accounts import CLOCK_SKEW_MS
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Outcome
 from headrace.audit.period import Period
-from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Arrival, Barrier, Counted, CounterTier, Standstill
-from headrace.audit.settling import STEP_MS, settle
 from headrace.audit.windows import WINDOW_SIZE_MS, Stream, Tally, tally, total
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.envelope import Header

@@ -22,18 +22,19 @@ from audit_simulation import (
 )
 from long_runs import first_of
 
-from headrace.audit import aggregate_judge, judge, reconcile, settling
 from headrace.audit.acceptances import Acceptances
-from headrace.audit.accounts import Accounts
-from headrace.audit.aggregates import AggregateLedger
-from headrace.audit.book import Book
-from headrace.audit.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
-from headrace.audit.facts import TopicFacts
+from headrace.audit.judging import judge, reconcile, settling
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.watermark import Held, Watermarks
 from headrace.audit.latency import HOPS
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger import aggregate_judge
+from headrace.audit.ledger.accounts import Accounts
+from headrace.audit.ledger.aggregates import AggregateLedger
+from headrace.audit.ledger.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
+from headrace.audit.ledger.facts import TopicFacts
+from headrace.audit.ledger.ledger import Ledger
+from headrace.audit.ledger.reach import Reach
 from headrace.audit.period import BEGIN_MS, END_MS
-from headrace.audit.reach import Reach
-from headrace.audit.watermark import Held, Watermarks
 from headrace.audit.windows import EMPTY, Depth, depth, excess, total
 
 SEEDS = range(200)

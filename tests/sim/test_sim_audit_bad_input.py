@@ -14,17 +14,17 @@ from audit_pipeline import DATACENTER, NOW, TOPIC, Pipeline, tallies_of
 from audit_simulation import run
 from long_runs import first_of
 
-from headrace.audit import state
-from headrace.audit.accounts import CLOCK_SKEW_MS
-from headrace.audit.book import Book
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.judging.settling import settle
 from headrace.audit.latency import SPANS
-from headrace.audit.ledger import PROBLEMS_MAX
-from headrace.audit.live import Query, View, page
-from headrace.audit.page import render
-from headrace.audit.reconcile import reconcile
+from headrace.audit.ledger import state
+from headrace.audit.ledger.accounts import CLOCK_SKEW_MS
+from headrace.audit.ledger.ledger import PROBLEMS_MAX
+from headrace.audit.page.live import Query, View, page
+from headrace.audit.page.offline import render
 from headrace.audit.records import COUNTS_TOPIC, as_fields
 from headrace.audit.report import as_json, sentence
-from headrace.audit.settling import settle
 from headrace.audit.topics import take
 from headrace.audit.windows import ProducerName
 from headrace.broker.wire.partitions import TopicPartition

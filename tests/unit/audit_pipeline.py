@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from headrace.audit.judging.reconcile import reconcile
 from headrace.audit.latency import SourcePartition
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.modes import Mode
 from headrace.audit.outcome import Outcome
-from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier
 from headrace.audit.windows import Tally, tally
 from headrace.broker.wire.partitions import TopicPartition

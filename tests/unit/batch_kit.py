@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.audit.batch_counts import census
-from headrace.audit.ledger import Ledger
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.modes import Mode
 from headrace.audit.outcome import Outcome
 from headrace.audit.period import ALWAYS, Period
-from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier
 from headrace.audit.report import as_json
 from headrace.audit.windows import WINDOW_SIZE_MS

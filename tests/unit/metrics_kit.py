@@ -11,8 +11,8 @@ from typing import Any, cast
 from prometheus_client import ProcessCollector
 from prometheus_client.core import Metric
 
-from headrace.audit.counter import RoundFigures
-from headrace.audit.counter_metrics import CounterMetrics
+from headrace.audit.counting.counter import RoundFigures
+from headrace.audit.counting.counter_metrics import CounterMetrics
 from headrace.audit.metrics import AuditMetrics
 from headrace.audit.modes import TopicModes
 from headrace.audit.topic_names import parse

@@ -21,9 +21,9 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 
-from headrace.audit.facts import Batch, Facts, HopCounts, with_scalars
 from headrace.audit.latency import HOPS
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.facts import Batch, Facts, HopCounts, with_scalars
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding, Incomplete
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import WINDOW_SIZE_MS, ProducerName, Stream

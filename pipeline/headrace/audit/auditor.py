@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from headrace.audit import promises, state
 from headrace.audit.archive import Archive
-from headrace.audit.book import Book
 from headrace.audit.further import SPANS, Further, add_further, add_unread
-from headrace.audit.ledger import ForeignLedgerError, Ledger
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.judging.settling import forget_producers, settle
+from headrace.audit.ledger import promises, state
+from headrace.audit.ledger.ledger import ForeignLedgerError, Ledger
 from headrace.audit.outcome import Outcome, Topic
 from headrace.audit.period import ALWAYS, Period
-from headrace.audit.reconcile import reconcile
-from headrace.audit.settling import forget_producers, settle
 from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
 from headrace.broker.client.bootstrap import Bootstrap

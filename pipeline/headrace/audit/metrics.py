@@ -16,7 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from headrace.audit.acceptances import Acceptances
 from headrace.audit.clocks import Skews
 from headrace.audit.latency import SPANS
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import OVERALL, BatchTopic, Counts, Outcome, Topic, open_windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.period import Period

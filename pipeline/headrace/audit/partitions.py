@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headrace.audit.coverage import Coverage
 from headrace.audit.latency import SourcePartition
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.coverage import Coverage
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.parcels import Counter
 from headrace.audit.records import MirrorFinding
 

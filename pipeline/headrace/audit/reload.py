@@ -22,7 +22,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 
-from headrace.audit.accounts import CLOCK_SKEW_MS
+from headrace.audit.ledger.accounts import CLOCK_SKEW_MS
 from headrace.audit.period import Period
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from headrace.audit.acceptances import accepted_sums, id_of, open_verdict
 from headrace.audit.further import verdict_at
-from headrace.audit.judge import ENDS
+from headrace.audit.judging.judge import ENDS
 from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import (
     OVERALL,
     AggregateTopic,

@@ -15,9 +15,9 @@ from fastavro import schemaless_reader
 
 from headrace.audit import acceptances
 from headrace.audit.acceptances import ACCEPTANCES_TOPIC
-from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.clocks import NOBODY
-from headrace.audit.ledger import ForeignLedgerError, Ledger
+from headrace.audit.ledger.accounts import CLOCK_SKEW_MS
+from headrace.audit.ledger.ledger import ForeignLedgerError, Ledger
 from headrace.audit.period import BEGIN_MS, Period
 from headrace.audit.records import (
     ARRIVALS_TOPIC,

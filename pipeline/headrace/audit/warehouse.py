@@ -26,11 +26,11 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
-from headrace.audit.count import count
+from headrace.audit.counting.count import count
 from headrace.audit.latency import Rows, SourcePartition
-from headrace.audit.ledger import ForeignLedgerError, Ledger
+from headrace.audit.ledger.ledger import ForeignLedgerError, Ledger
+from headrace.audit.ledger.passings import Passed
 from headrace.audit.parcels import PlacedTallies
-from headrace.audit.passings import Passed
 from headrace.audit.period import Period
 from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history

@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "load": ("headrace.load.command:load", "load", "Load topics into warehouse tables."),
     "query": ("headrace.load.query:query", "load", "Ask the warehouse tables a question in SQL."),
     "audit": (
-        "headrace.audit.command:audit",
+        "headrace.audit.commands.main:audit",
         "audit",
         "Count, reconcile and report loss, duplicates and latency.",
     ),

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from inventory_kit import good_inventory
 
 from headrace.audit import further
+from headrace.audit.commands.further_options import further_options
 from headrace.audit.further import Further
-from headrace.audit.further_options import further_options
 from headrace_inventory import warehouses
 from headrace_inventory.problems import inventory_problems
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from audit_pipeline import DATACENTER, TOPIC, Pipeline
 
-from headrace.audit import state
 from headrace.audit.acceptances import (
     ACCEPTANCES_TOPIC,
     Acceptances,
@@ -23,15 +22,16 @@ from headrace.audit.acceptances import (
     to_accept,
     to_reopen,
 )
-from headrace.audit.book import Book
-from headrace.audit.ledger import Ledger
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.judging.settling import SETTLED_AFTER_MS, STEP_MS, settle
+from headrace.audit.ledger import state
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.metrics import AuditMetrics
 from headrace.audit.outcome import Finding
-from headrace.audit.page import render
-from headrace.audit.reconcile import reconcile
+from headrace.audit.page.offline import render
 from headrace.audit.records import MirrorFinding
 from headrace.audit.report import as_json, sentence
-from headrace.audit.settling import SETTLED_AFTER_MS, STEP_MS, settle
 from headrace.audit.topics import is_input, take
 from headrace.audit.windows import Stream
 from headrace.broker.wire.partitions import TopicPartition

@@ -10,14 +10,14 @@ from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
-from headrace.audit import state
 from headrace.audit.archive import Archive
-from headrace.audit.book import Book
-from headrace.audit.ledger import Ledger
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.judging.settling import SETTLED_AFTER_MS, STEP_MS, settle
+from headrace.audit.ledger import state
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Outcome
 from headrace.audit.period import Period
-from headrace.audit.reconcile import reconcile
-from headrace.audit.settling import SETTLED_AFTER_MS, STEP_MS, settle
 from headrace.audit.warehouse import Warehouse
 
 PAST = Period(NOW - WINDOW_MS, NOW + WINDOW_MS)

@@ -11,18 +11,20 @@ import pytest
 from audit_pipeline import DATACENTER, TOPIC, WINDOW_MS, NoTopics, Pipeline
 
 from headrace.audit import auditor as auditors
-from headrace.audit import page, report, state, topic_names
+from headrace.audit import report, topic_names
 from headrace.audit.acceptances import accepted, id_of
 from headrace.audit.auditor import Auditor, FurtherAuditor
-from headrace.audit.book import Book
-from headrace.audit.choice import Choice, chosen
+from headrace.audit.commands.choice import Choice, chosen
 from headrace.audit.further import Further, add_further, add_unread, verdict_at
-from headrace.audit.ledger import Ledger
-from headrace.audit.live import Query, View, parts
-from headrace.audit.markup import whole_parts
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.settling import SETTLED_AFTER_MS, STEP_MS, settle
+from headrace.audit.ledger import state
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.metrics import AuditMetrics
 from headrace.audit.outcome import OVERALL, Outcome
-from headrace.audit.settling import SETTLED_AFTER_MS, STEP_MS, settle
+from headrace.audit.page import offline
+from headrace.audit.page.live import Query, View, parts
+from headrace.audit.page.markup import whole_parts
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.load.tables import WarehouseError, open_catalog
 
@@ -119,7 +121,7 @@ def test_complete_says_so_of_all_and_one_warehouse_reads_as_before() -> None:
     assert (alone["warehouses"], alone["warehouse_topics"]) == ([], [])
     assert report.sentence(alone) == "All 4 events arrived in the warehouse, each exactly once."
     shown = "".join(
-        [*page.sections(alone, {}, 0, whole_parts).values(), *page.tables(alone, whole_parts).values()]
+        [*offline.sections(alone, {}, 0, whole_parts).values(), *offline.tables(alone, whole_parts).values()]
     )
     assert "Further warehouses" not in shown
 
@@ -202,10 +204,10 @@ def test_alerts_hear_of_it_until_it_is_accepted(tmp_path: Path) -> None:
 
 def test_the_page_shows_it_and_what_it_lacks() -> None:
     told = Two(missing=[1, 2]).told()
-    shown = page.sections(told, {}, 0, whole_parts)["way"]
+    shown = offline.sections(told, {}, 0, whole_parts)["way"]
     assert "<h3>Further warehouses</h3>" in shown
     assert "archive" in shown
-    assert "offline to warehouse archive" in page.findings_table(told["findings"])
+    assert "offline to warehouse archive" in offline.findings_table(told["findings"])
     view = View(number=1, report=told)
     assert "<td>archive</td>" in parts(view, Query())["topics"]
     assert "<td>archive</td>" not in parts(view, Query(topic="other"))["topics"]

@@ -11,13 +11,13 @@ import pytest
 from batch_kit import Clicks, batches
 from click.testing import CliRunner
 
-from headrace.audit import state
-from headrace.audit.command import audit
+from headrace.audit.commands.main import audit
 from headrace.audit.histogram import Histogram
+from headrace.audit.judging.reconcile import reconcile
 from headrace.audit.latency import SPANS
-from headrace.audit.ledger import Ledger
-from headrace.audit.page import render as rendered
-from headrace.audit.reconcile import reconcile
+from headrace.audit.ledger import state
+from headrace.audit.ledger.ledger import Ledger
+from headrace.audit.page.offline import render as rendered
 from headrace.audit.records import Counted, CounterTier, MirrorFinding
 from headrace.audit.report import as_json, sentence
 from headrace.audit.windows import ProducerName, tally

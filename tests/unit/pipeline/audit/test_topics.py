@@ -11,8 +11,8 @@ import pytest
 from fastavro import schemaless_writer
 from fastavro.schema import parse_schema
 
-from headrace.audit.ledger import Ledger
-from headrace.audit.reconcile import reconcile
+from headrace.audit.judging.reconcile import reconcile
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.records import Barrier, Counted, encode
 from headrace.audit.report import as_json, named
 from headrace.audit.topics import take

@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from headrace.audit import warehouse
 from headrace.audit.latency import SourcePartition
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
 
 OWN = {"_datacenter": "dc-east", "_topic": "t", "_topic_partition": 0, "_offset": 0}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from rich.text import Text
 
-from headrace.audit import groups_command
+from headrace.audit.commands.groups import _print as print_groups
 from headrace.cli import groups
 from headrace.cli.shared import print_rows
 from headrace.mirror.commands import rehearse
@@ -28,7 +28,7 @@ def _of_the_mirror() -> None:
     [
         lambda: print_rows([{"user": ODD, "": Text("x", "red")}]),
         lambda: groups._print_table(("group",), [(ODD,)], "none"),
-        lambda: groups_command._print([{**LOST, "partitions_without_offset": 0}]),
+        lambda: print_groups([{**LOST, "partitions_without_offset": 0}]),
         _of_the_mirror,
     ],
 )

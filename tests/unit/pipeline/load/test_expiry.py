@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import expiry, history, tables

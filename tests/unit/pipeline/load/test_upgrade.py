@@ -11,7 +11,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, StringType
 
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, history, query, tables

@@ -1,0 +1,1 @@
+"""What the ledger's tiers say when they are compared: lost, doubled, late, under way, settled."""
