@@ -123,7 +123,6 @@ def test_a_flipped_bit_is_found_before_anything_is_installed(
     assert host.folders() == set()
 
 
-@pytest.mark.long
 def test_an_interrupted_installation_is_never_taken_for_whole(host: Host, release: Path) -> None:
     (host.home.parent / "deadly").touch()
     assert host.install(release, "broker")["failed"]
