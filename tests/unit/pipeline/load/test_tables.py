@@ -1,12 +1,16 @@
-"""Tables of a warehouse that several loads make at once."""
+"""Tables of a warehouse: several loads make them at once, and others set properties of theirs."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import IntegrityError
 
 from headrace.load import tables
+
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "tables.md"
 
 
 def test_a_namespace_that_another_load_makes_in_the_same_moment_is_taken(
@@ -28,3 +32,16 @@ def test_a_namespace_that_cannot_be_made_is_an_error(
     monkeypatch.setattr(catalog, "create_namespace", refuse)
     with pytest.raises(IntegrityError):
         tables.ensure_table(catalog, "pageviews")
+
+
+def test_a_table_keeps_all_properties_but_those_that_the_page_calls_the_loads_own(catalog: Catalog) -> None:
+    table = tables.ensure_table(catalog, "pageviews")
+    theirs = {"write.target-file-size-bytes": "1000000", "owner": "analysts"}
+    other = {"true": "false", "zstd": "snappy"}
+    ours = {key: other.get(value, "7") for key, value in tables.TABLE_PROPERTIES.items()}
+    table.transaction().set_properties({**ours, **theirs}).commit_transaction()
+    properties = tables.ensure_table(catalog, "pageviews").properties
+    assert {key: properties[key] for key in theirs} == theirs
+    assert {key: properties[key] for key in tables.TABLE_PROPERTIES} == tables.TABLE_PROPERTIES
+    page = PAGE.read_text(encoding="utf-8")
+    assert [key for key in tables.TABLE_PROPERTIES if f"`{key}`" not in page] == []
