@@ -112,13 +112,14 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
             continue
         table = Table(*heading, box=None)
         for row in found[name]:
-            table.add_row(*(_cell(column, value, row) for column, value in row.items()))
+            table.add_row(*(_cell(row, column) for column in row))
         console.print(table)
     if not found["sources"]:
         console.print("No broker reports a source that it mirrors.")
 
 
-def _cell(column: str, value: Any, row: Mapping[str, Any]) -> str:
+def _cell(row: Mapping[str, Any], column: str) -> str:
+    value = row[column]
     if column in ("checked_seconds_ago", "unchecked") and row["mode"] == AGGREGATE:
         return ""
     if column in ("answered_seconds_ago", "succeeded_seconds_ago", "checked_seconds_ago"):
