@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 PYTEST := $(PYTHON) -m pytest tests --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab lab-down plan chaos test test-long test-lab sim fuzz check bench release terraform-plan clean
+.PHONY: help setup demo lab lab-down plan chaos test test-acceptance test-long test-lab sim fuzz check bench release terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ chaos: setup ## run a demo in which every supervised process is killed once, at 
 test: ## run the tests, each in its short form
 	@scripts/setup test
 	@$(PYTEST) --numprocesses 5
+
+test-acceptance: ## run what takes longer and a change has to pass, too: roll-outs' checks, docs, switched-off rules
+	@scripts/setup test
+	@$(PYTEST) --numprocesses 5 -m "acceptance and not long"
 
 test-long: ## run what repeats these deeper: more seeds, longer sessions, a browser (begins none after MINUTES)
 	@scripts/setup long

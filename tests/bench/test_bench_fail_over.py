@@ -39,6 +39,7 @@ def test_a_bystander_felt_what_was_due_meanwhile(tmp_path: Path) -> None:
         felt.p99_ms(20, 22)
 
 
+@pytest.mark.acceptance
 def test_a_load_that_is_ended_tells_of_each_message_that_counts(peer: Peer, tmp_path: Path) -> None:
     program = generator.build(tmp_path)
     peer.create_topic("steady", 2)

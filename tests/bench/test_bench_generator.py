@@ -20,6 +20,8 @@ from bench import generator, load_cells
 from bench.machine import ProcessTree
 from bench.peers import Peer, headrace
 
+pytestmark = pytest.mark.acceptance
+
 CONSUMED_MAX = 1_000_000
 """What librdkafka gives out at once."""
 BURN = "import time\nwhile time.process_time() < 0.5: pass"

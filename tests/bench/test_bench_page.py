@@ -179,6 +179,7 @@ def test_a_cell_that_does_not_exist_is_refused_with_where_their_names_are() -> N
     assert listed.output.splitlines() == list(CELLS)
 
 
+@pytest.mark.acceptance
 def test_a_cell_that_ran_replaces_its_raw_runs_and_leaves_the_others_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +196,7 @@ def test_a_cell_that_ran_replaces_its_raw_runs_and_leaves_the_others_alone(
     assert (tmp_path / "benchmarks.md").read_text() == page.render(kept)
 
 
+@pytest.mark.acceptance
 def test_without_jars_headrace_is_measured_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_KAFKA_JARS", str(tmp_path))
     monkeypatch.setattr(flows, "WARM_UP_SECONDS", dict.fromkeys(flows.WARM_UP_SECONDS, 0.1))

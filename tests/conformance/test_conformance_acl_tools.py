@@ -29,6 +29,8 @@ from headrace.broker.auth.acls import PatternType
 from headrace.broker.auth.operations import Operation, ResourceType
 from headrace.broker.errors import ErrorCode
 
+pytestmark = pytest.mark.acceptance
+
 TOOL = "kafka.admin.AclCommand"
 SEEN_SECONDS_MAX = 1.0
 TOPIC = "shared"

@@ -66,6 +66,7 @@ def of_version(version: int, message: Message) -> Message:
     return {name: value for name, value in message.items() if "pattern_type" not in name}
 
 
+@pytest.mark.acceptance
 def test_without_an_authorizer_there_are_no_lists(pair: Pair) -> None:
     def script(session: Session) -> None:
         for version in VERSIONS:

@@ -120,7 +120,7 @@ class Writer:
         assert producer.flush(20) == 0
 
 
-@pytest.mark.long
+@pytest.mark.acceptance
 def test_both_cleaners_keep_the_same(kafka: SwappedBroker, tmp_path: Path) -> None:
     writer = Writer(kafka.bootstrap)
     folder = next(found for home in kafka.directories for found in home.glob(f"{TOPIC}-0"))

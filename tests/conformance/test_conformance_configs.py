@@ -176,6 +176,7 @@ def test_every_key_that_kafka_describes_is_known_with_its_default(pair: Pair) ->
     assert writable >= DYNAMIC_KEYS - QUOTA_KEYS
 
 
+@pytest.mark.acceptance
 def test_what_kafka_stored_for_a_topic_keeps_nobody_from_it(own_pair: Pair) -> None:
     """A broker that takes Apache Kafka's place finds configurations of topics that it has no use for."""
     stored = {"compression.zstd.level": "7", "retention.ms": "88000", "local.retention.ms": "5"}

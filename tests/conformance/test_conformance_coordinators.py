@@ -68,6 +68,7 @@ def loaded_pair(
         yield both
 
 
+@pytest.mark.acceptance
 def test_a_static_member_comes_back_and_too_few_replicas_may_hear_of_it(loaded_pair: Pair) -> None:
     name = {"group_instance_id": "i-1"}
 
@@ -149,7 +150,7 @@ def knows_the_topic(session: Session) -> bool:
     return bool(session.look(METADATA, 5, message)["topics"][0]["error_code"] == 0)
 
 
-@pytest.mark.long
+@pytest.mark.acceptance
 def test_requests_while_groups_are_loaded(loaded_pair: Pair) -> None:
     pair = loaded_pair
 

@@ -32,6 +32,8 @@ from sessions import (
 )
 from zookeeper_process import ZooKeeperProcess
 
+pytestmark = pytest.mark.acceptance
+
 METRICS = "headrace.metrics.listener"
 STOP_REPLICA, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 5, 34, 35
 STORAGE_ERROR = 56

@@ -91,6 +91,7 @@ def ask_all(session: Session, topic: str, partition: int, epoch: int = -1) -> No
         session.ask(OFFSET_FOR_LEADER_EPOCH, version, message, note=f"{partition} {epoch}")
 
 
+@pytest.mark.acceptance
 def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
     """A controller finds a topic of its predecessor, with one partition on a broker that is not there."""
     pair = changed_pair
@@ -153,6 +154,7 @@ def stop_replicas_of_former_epochs(session: Session, pair: Pair) -> None:
     session.ask(FETCH, 11, fetch_of("lost", 1), note="still there")
 
 
+@pytest.mark.acceptance
 def test_a_broker_that_is_not_controller_any_more(own_pair: Pair) -> None:
     def script(session: Session) -> None:
         create_topic(session, "before")
@@ -397,6 +399,7 @@ def restart(pair: Pair) -> None:
     pair.kafka.wait_until_serving()
 
 
+@pytest.mark.acceptance
 def test_epochs_of_before_a_restart(changed_pair: Pair) -> None:
     def before(session: Session) -> None:
         # What is published here is years old, and a start deletes what is past its retention.

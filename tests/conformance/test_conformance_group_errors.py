@@ -329,6 +329,7 @@ def test_protocols_that_do_not_go_together(pair: Pair) -> None:
     pair.compare(script)
 
 
+@pytest.mark.acceptance
 def test_a_coordinator_whose_records_have_too_few_replicas(own_pair: Pair) -> None:
     """The offsets topic wants two replicas in sync, and one of its brokers is gone."""
 

@@ -16,6 +16,8 @@ from headrace.broker.log.files import OsFiles
 from headrace.broker.log.startup import open_logs
 from headrace.broker.wire.batches import Record, encode_batch
 
+pytestmark = pytest.mark.acceptance
+
 NOW_MS = 1_700_000_000_000
 KEYS = 20
 BATCHES = 300

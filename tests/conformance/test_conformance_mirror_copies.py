@@ -63,6 +63,7 @@ def test_aiokafka_raises_and_goes_on(bootstrap: str, is_idempotent: bool) -> Non
     assert asyncio.run(script()) >= 0
 
 
+@pytest.mark.acceptance
 def test_the_java_producer_says_why(bootstrap: str, kafka_jars: Path) -> None:
     arguments = ("--bootstrap-server", bootstrap, "--topic", COPY, "--max-messages", "1")
     ended = run_tool(kafka_jars, VERIFIABLE, *arguments)

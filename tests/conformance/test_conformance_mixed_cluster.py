@@ -28,6 +28,8 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.wire.api import k21_delete_records
 from headrace.broker.wire.batches import iter_batches
 
+pytestmark = pytest.mark.acceptance
+
 HEADRACE, KAFKA, SECOND = 1, 2, 3
 DELETE_RECORDS = k21_delete_records.API.key
 RACKS = {HEADRACE: "rack-1", KAFKA: "rack-2"}

@@ -60,6 +60,7 @@ def difference(pair: Pair, seed: int) -> Difference | None:
     return found
 
 
+@pytest.mark.acceptance
 def test_both_brokers_answer_random_sessions_alike(ticking_pair: Pair) -> None:
     wanted = seeds(SEEDS, "HEADRACE_GROUP_SEEDS")
     with ThreadPoolExecutor(AT_ONCE_COUNT) as threads:

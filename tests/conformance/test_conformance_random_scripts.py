@@ -51,7 +51,7 @@ def failure() -> tuple[str, str, list[Script]]:
     return str(raised.value), "\n".join(getattr(raised.value, "__notes__", ())), performed
 
 
-@pytest.mark.long
+@pytest.mark.acceptance
 def test_a_difference_is_found_shrunk_to_the_steps_that_it_takes_and_replayed_by_its_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -77,6 +77,7 @@ def test_a_seed_always_draws_the_same(make: Any) -> None:
     assert first == again != other
 
 
+@pytest.mark.acceptance
 def test_scripts_are_of_all_lengths() -> None:
     drawn: list[Script] = []
     check_scripts(1, Counter, drawn.append, count=100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pairs import leave_topic
 from processes import eventually
 from sessions import (
@@ -105,6 +106,7 @@ def test_a_move_to_a_broker_that_is_away_waits_until_it_is_cancelled(pair: Pair)
     pair.compare(script)
 
 
+@pytest.mark.acceptance
 def test_leaders_that_are_asked_for(own_pair: Pair) -> None:
     """Partition 0 of each topic had one replica in sync, which is lost."""
     for chroot in ("/kafka", "/headrace"):

@@ -26,6 +26,8 @@ from sessions import (
 )
 from zookeeper_process import ZooKeeperProcess
 
+pytestmark = pytest.mark.acceptance
+
 ALTER_USER_SCRAM_CREDENTIALS, ALTER_PARTITION, UPDATE_FEATURES, ALLOCATE_PRODUCER_IDS = 51, 56, 57, 67
 NOBODY = 7
 PROPOSALS = {"proposals": "AAAAAAAAQACAAAAAAAAAFA"}

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from deployments import CHECKOUT, Deployment
 
+pytestmark = pytest.mark.acceptance
+
 FAILS = {"ansible.builtin.fail": {"msg": "a is not well"}}
 WELL = {"ansible.builtin.assert": {"that": True, "quiet": True}}
 

@@ -48,6 +48,7 @@ def test_the_commands_of_the_page_work(alone: None, folder: Path) -> None:
         subprocess.run(down, cwd=folder, env=environment, check=True, capture_output=True)
 
 
+@pytest.mark.acceptance
 def test_prometheus_is_configured_from_the_inventory(folder: Path) -> None:
     tool("promtool")
     checkout_on_other_addresses(folder)

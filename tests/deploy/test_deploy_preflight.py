@@ -44,6 +44,7 @@ def test_preflight_tells_at_once_all_that_is_wrong_with_an_inventory(deployment:
         assert sentence in result.stdout
 
 
+@pytest.mark.acceptance
 def test_an_inventory_that_cannot_be_read_is_a_failure(deployment: Any) -> None:
     deployment.edit("    zookeeper:\n", "    zookeeper: [\n")
     for playbook in ("site.yml", "down.yml"):
@@ -53,6 +54,7 @@ def test_an_inventory_that_cannot_be_read_is_a_failure(deployment: Any) -> None:
     assert not deployment.root.exists()
 
 
+@pytest.mark.acceptance
 def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
     (deployment.inventory / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
     for playbook in ("site.yml", "down.yml"):
@@ -61,6 +63,7 @@ def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
         assert "The inventory has no hosts: name one with -i, such as inventory/local." in result.stdout
 
 
+@pytest.mark.acceptance
 def test_a_name_in_the_limit_that_the_inventory_lacks_is_a_failure(deployment: Any) -> None:
     result = deployment.play("preflight.yml", "--limit", "dc-east-broker-1,dc-east-broker-9")
     assert result.returncode != 0
@@ -85,6 +88,7 @@ def test_preflight_accepts_the_local_inventory(deployment: Any) -> None:
         ],
     ),
 )
+@pytest.mark.acceptance
 def test_a_machine_that_does_not_answer_is_named_with_what_is_undone(
     deployment: Any, connection: str, reason: str
 ) -> None:
@@ -112,6 +116,7 @@ def test_a_machine_that_does_not_answer_is_named_with_what_is_undone(
     assert "or leave it out with --limit 'all:!this-machine'." in result.stdout
 
 
+@pytest.mark.acceptance
 def test_preflight_names_a_variable_of_the_wrong_type(deployment: Any) -> None:
     deployment.edit("broker_id: 2", "broker_id: two")
     result = deployment.play("preflight.yml")
@@ -119,6 +124,7 @@ def test_preflight_names_a_variable_of_the_wrong_type(deployment: Any) -> None:
     assert "Host dc-east-broker-2 has the broker_id two: it must be a whole number from 0 to" in result.stdout
 
 
+@pytest.mark.acceptance
 def test_preflight_names_the_service_whose_port_is_taken(deployment: Any) -> None:
     with socket.create_server(("127.76.1.2", 9092)):
         result = deployment.play("preflight.yml")
@@ -186,6 +192,7 @@ def example(tmp_path: Path) -> Deployment:
     return Deployment(inventory=inventory, root=tmp_path / "var")
 
 
+@pytest.mark.acceptance
 def test_the_example_inventory_passes_every_check_that_needs_no_host(example: Deployment) -> None:
     refused = example.play("preflight.yml", "--tags", "inventory")
     assert refused.returncode != 0

@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from broken_releases import FAULTS
 
+pytestmark = pytest.mark.acceptance
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
 VERSION = "9.8.7"

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.acceptance
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = CHECKOUT / "playbooks"
 HOSTS = ("a", "b", "c", "d")

@@ -16,6 +16,8 @@ import pytest
 import terraform_regions
 from terraform_kit import TERRAFORM, Workspace, moto_pipeline, needs_provider, needs_terraform
 
+pytestmark = pytest.mark.acceptance
+
 Datacenters = dict[str, Any]
 
 GOOD: Datacenters = {

@@ -119,6 +119,7 @@ def named(report: dict[str, Any], producer: str) -> set[tuple[str, str, int, int
     }
 
 
+@pytest.mark.acceptance
 def test_names_what_each_hop_lost_and_doubled(world: AuditWorld) -> None:
     world.noise(3)
     producer = world.producer()
@@ -528,6 +529,7 @@ def check_page(world: AuditWorld, home: Path) -> None:
     assert now["totals"]["live"] > 0
 
 
+@pytest.mark.acceptance
 def test_the_page_fetches_nothing_and_shows_the_numbers(world: AuditWorld) -> None:
     world.offline_behind_ms = 3_600_000
     producer = world.publish(123)

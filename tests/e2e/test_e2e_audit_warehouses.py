@@ -24,7 +24,7 @@ def world(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[AuditWorld]:
     world.end()
 
 
-@pytest.mark.long
+@pytest.mark.acceptance
 def test_a_row_that_one_warehouse_lacks_is_its_loss_alone(world: AuditWorld, tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     producer = world.publish(200)

@@ -91,6 +91,7 @@ def test_two_brokers_do_not_advertise_one_address(
     assert len(AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=20).brokers) == 1
 
 
+@pytest.mark.acceptance
 def test_of_two_brokers_that_come_at_once_with_one_address_one_stays() -> None:
     both = (
         "--set",

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from long_runs import long
+from long_runs import acceptance, long
 
 ROOT = Path(__file__).resolve().parents[2]
 # Their commands start Spark or brokers many times; test_e2e_load_iceberg.py asks Spark in short.
 LONG_PAGES = {"querying.md", "mirror.md", "topics.md"}
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNABLE = {"sh", "python"}
 PLAIN = {"text", "properties", "json", "yaml", "sql", "ini", "hcl"}
 FENCE = re.compile(
@@ -115,7 +116,9 @@ def test_examples_named_elsewhere_are_really_run_there() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [long(page) if page.name in LONG_PAGES else page for page in PAGES], ids=lambda page: page.name
+    "page",
+    [README, *(long(page) if page.name in LONG_PAGES else acceptance(page) for page in PAGES[1:])],
+    ids=lambda page: page.name,
 )
 def test_commands_of_the_page_work(page: Path, tmp_path: Path) -> None:
     """The blocks of a page succeed in order, background ones stop cleanly."""

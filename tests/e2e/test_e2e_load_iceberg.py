@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pytest
 from iceberg_spark import spark_sql
 from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster
@@ -128,6 +129,7 @@ def counted(warehouse: Path) -> dict[str, int]:
     return {"events": rows, "no events": sum(ledger.foreign.values())}
 
 
+@pytest.mark.acceptance
 def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
     broker: DevCluster, tmp_path: Path
 ) -> None:

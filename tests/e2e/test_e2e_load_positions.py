@@ -158,6 +158,7 @@ def test_a_log_that_lost_its_end_and_grew_past_the_position_is_not_loaded_on(
     assert end > 100
 
 
+@pytest.mark.acceptance
 def test_what_retention_took_is_passed_over_once_a_person_says_so(
     broker: DevCluster, registry: str, tmp_path: Path
 ) -> None:
@@ -252,6 +253,7 @@ def test_a_rotten_batch_is_skipped_and_nothing_else(
     assert account(tmp_path) == span(0, 0, first) + span(0, following, 100)
 
 
+@pytest.mark.acceptance
 def test_the_audit_calls_lost_what_was_passed_over_and_nothing_is_on_its_way(
     tmp_path: Path, zookeeper: ZooKeeperProcess
 ) -> None:

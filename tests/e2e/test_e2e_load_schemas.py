@@ -228,6 +228,7 @@ def test_a_registry_that_is_away_makes_no_dead_letters(broker: DevCluster, tmp_p
     assert (report.rows, report.dead_letters, report.lag) == (0, 0, 1)
 
 
+@pytest.mark.acceptance
 def test_a_dead_broker_costs_its_own_partitions_alone(
     dev_cluster: Any, broker_process: Any, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def killed_once(marker: str) -> Any:
     return run_and_die
 
 
+@pytest.mark.acceptance
 def test_a_killed_worker_is_run_again_and_its_file_is_removed_at_the_next_start(
     broker: DevCluster, registry: str, session: Any, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def data_files(warehouse: Path) -> list[Path]:
     return list(warehouse.rglob("run-*/*.parquet"))
 
 
+@pytest.mark.acceptance
 def test_a_dataframe_reads_topics_with_and_without_the_registry(
     broker: DevCluster, registry: str, session: Any
 ) -> None:
@@ -157,6 +159,7 @@ def test_a_dataframe_reads_topics_with_and_without_the_registry(
     ]
 
 
+@pytest.mark.acceptance
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -61,6 +61,7 @@ def clusters(
         cluster.end()
 
 
+@pytest.mark.acceptance
 def test_kills_in_mid_copy_neither_lose_nor_repeat_a_batch(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
@@ -256,16 +257,18 @@ def test_nobody_but_the_mirror_writes_to_a_copy(clusters: tuple[Cluster, Cluster
     assert _findings(offline, "owned") == []
 
 
+@pytest.mark.acceptance
 def test_a_promoted_copy_is_written_by_clients_and_left_alone_by_the_mirror(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:
     east, _, offline = clusters
     east.create("failing", 1)
     east.publish("failing", 100)
+    offline.create("dc-east.ours", 1)
     copied(east, offline, "failing")
-    refused = _mirror("promote", "dc-east.failing", "dc-east.private", "--bootstrap", offline.bootstrap)
+    refused = _mirror("promote", "dc-east.failing", "dc-east.ours", "--bootstrap", offline.bootstrap)
     assert refused.returncode == 1
-    assert "dc-east.private is no copy" in refused.stderr
+    assert "dc-east.ours is no copy" in refused.stderr
     assert "nothing was promoted" in refused.stderr
     done = _mirror("promote", "dc-east.failing", "--bootstrap", offline.bootstrap)
     assert done.returncode == 0, done.stderr

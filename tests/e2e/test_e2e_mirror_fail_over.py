@@ -74,6 +74,7 @@ def test_a_copy_goes_on_with_its_next_leader_and_knows_what_the_last_one_knew(
     offline.start(lost)
 
 
+@pytest.mark.acceptance
 def test_a_promoted_copy_is_restored_though_its_leader_is_killed_in_the_middle(
     clusters: tuple[Cluster, Cluster],
 ) -> None:

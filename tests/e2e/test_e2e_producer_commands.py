@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer as KafkaProducer
 from load_helpers import EVENT, EVENT_ID, GARBAGE, create_topic, event, framed, schemas_served
 from processes import DevCluster
@@ -102,6 +103,7 @@ def test_counting_a_topic_that_is_not_there_once_is_told(broker: DevCluster) -> 
     assert (counted.returncode, counted.stderr.splitlines()[-1]) == (1, told)
 
 
+@pytest.mark.acceptance
 def test_an_odd_time_is_a_number_and_what_does_not_decode_is_told_and_skipped_only_when_asked(
     broker: DevCluster,
 ) -> None:

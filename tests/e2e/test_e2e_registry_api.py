@@ -140,6 +140,7 @@ def test_many_clients_at_once_get_one_version_per_schema(registry: RegistryProce
     assert requests.get(registry.url + "/subjects/crowd/versions", timeout=20).json() == list(range(1, 9))
 
 
+@pytest.mark.acceptance
 def test_two_registries_on_one_topic_lose_no_schema(broker: DevCluster, tmp_path: Path) -> None:
     arguments = ("--topic", "shared_schemas")
     processes = [RegistryProcess(tmp_path / name, broker.bootstrap, *arguments) for name in ("one", "two")]

@@ -37,6 +37,7 @@ def is_well(cluster: SecuredCluster) -> bool:
     return headrace("cluster", "status", *cluster.options).returncode == 0
 
 
+@pytest.mark.acceptance
 def test_brokers_replicate_over_their_secured_listener_through_a_kill(cluster: SecuredCluster) -> None:
     made = headrace(
         "topics", "create", "events", "--partitions", "3", "--replication-factor", "3", *cluster.options

@@ -191,7 +191,7 @@ def restart(zookeeper: SecuredZooKeeper, password: str) -> None:
     zookeeper.start()
 
 
-@pytest.mark.long
+@pytest.mark.acceptance
 def test_a_broker_comes_back_with_the_right_password(zookeeper: SecuredZooKeeper, tmp_path: Path) -> None:
     """ZooKeeper's password changes while a broker runs, and its file follows; then ZooKeeper's changes and changes back."""
     settings = {

@@ -173,6 +173,7 @@ def first_complaint(**ways: bool) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.acceptance
 def test_each_rule_is_missed_when_it_is_off(
     rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,6 +110,7 @@ MUTATIONS_OF_SETTLING: dict[str, tuple[object, str, Callable[..., object]]] = {
 
 
 @pytest.mark.parametrize("name", MUTATIONS_OF_SETTLING)
+@pytest.mark.acceptance
 def test_a_seed_that_is_settled_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, replacement = MUTATIONS_OF_SETTLING[name]
     monkeypatch.setattr(owner, attribute, replacement)
@@ -165,6 +166,7 @@ MUTATIONS: dict[str, tuple[object, str, Callable[..., object]]] = {
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
+@pytest.mark.acceptance
 def test_a_seed_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, replacement = MUTATIONS[name]
     monkeypatch.setattr(owner, attribute, replacement)
@@ -185,6 +187,7 @@ MUTATIONS_OF_HOLES: dict[str, tuple[object, str, Callable[..., object]]] = {
 
 
 @pytest.mark.parametrize("name", MUTATIONS_OF_HOLES)
+@pytest.mark.acceptance
 def test_a_seed_with_holes_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, replacement = MUTATIONS_OF_HOLES[name]
     monkeypatch.setattr(owner, attribute, replacement)
@@ -226,6 +229,7 @@ MUTATIONS_OF_WATERMARKS: dict[str, tuple[object, str, Callable[..., object], Cal
 
 
 @pytest.mark.parametrize("name", MUTATIONS_OF_WATERMARKS)
+@pytest.mark.acceptance
 def test_a_seed_with_odd_producers_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, replacement, check_all_seeds = MUTATIONS_OF_WATERMARKS[name]
     monkeypatch.setattr(owner, attribute, replacement)

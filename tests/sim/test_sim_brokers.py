@@ -47,7 +47,7 @@ def test_three_brokers_with_single_replicas_keep_what_they_acknowledged_and_get_
     simulate(seed)
 
 
-@pytest.mark.long
+@pytest.mark.acceptance
 def test_the_schedules_reach_what_they_are_for() -> None:
     left = {
         *KINDS,
@@ -66,6 +66,7 @@ def test_the_schedules_reach_what_they_are_for() -> None:
     assert not left
 
 
+@pytest.mark.acceptance
 def test_a_seed_is_replayed_by_its_number() -> None:
     one, again, other = simulate(3, factor=3), simulate(3, factor=3), simulate(5, factor=3)
     assert one.world.stories == again.world.stories
@@ -117,6 +118,7 @@ def simulate_all(seeds: Iterable[int], factor: int = 1) -> None:
         ),
     ],
 )
+@pytest.mark.acceptance
 def test_a_rule_that_is_switched_off_is_missed(rule: Any, name: str, instead: Any, found: str) -> None:
     with patch.object(rule, name, instead), pytest.raises(AssertionError, match=found):
         simulate_all(range(100))

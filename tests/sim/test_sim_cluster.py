@@ -23,6 +23,7 @@ SEEDS, BLOCK = 90, 25
 SEEDS_OF_THREE, BLOCK_OF_THREE = 60, 12
 
 
+@pytest.mark.acceptance
 def test_two_brokers_become_whole_again_from_all_that_the_schedules_are_for() -> None:
     worlds = [run(seed) for seed in range(BLOCK)]
     stories = "\n".join(story for world in worlds for story in world.stories)

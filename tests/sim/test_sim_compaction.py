@@ -168,6 +168,7 @@ def _markers_go_at_once(patch: pytest.MonkeyPatch) -> None:
         _part_of_the_map_is_taken_for_all,
     ],
 )
+@pytest.mark.acceptance
 def test_without_a_safety_rule_some_seed_fails(
     break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

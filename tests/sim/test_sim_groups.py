@@ -37,6 +37,7 @@ def test_groups_stay_safe_and_become_whole_again(first: int) -> None:
         run(seed)
 
 
+@pytest.mark.acceptance
 def test_groups_become_whole_again_from_all_that_the_schedules_are_for() -> None:
     worlds = [run(seed) for seed in range(BLOCK)]
     stories = "\n".join(story for world in worlds for story in world.stories)
@@ -63,10 +64,12 @@ def some_seed_fails(mutation: Mutation = Mutation.NONE) -> bool:
 
 
 @pytest.mark.parametrize("mutation", [each for each in Mutation if each is not Mutation.NONE])
+@pytest.mark.acceptance
 def test_without_a_rule_of_the_runtime_a_seed_fails(mutation: Mutation) -> None:
     assert some_seed_fails(mutation)
 
 
+@pytest.mark.acceptance
 def test_without_a_check_of_who_commits_a_seed_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def commit(group: Group | None, event: CommitOffsets, turn: Turn) -> None:
         for partition, value in event.offsets.items():

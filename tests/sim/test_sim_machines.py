@@ -43,7 +43,7 @@ def simulate_all(seeds: Iterable[int]) -> None:
         simulate(seed)
 
 
-@pytest.mark.parametrize("first", first_of(3, SEEDS[::PIECE]))
+@pytest.mark.parametrize("first", first_of(1, SEEDS[::PIECE]))
 def test_three_replicas_keep_what_was_acknowledged_and_get_on(first: int) -> None:
     simulate_all(range(first, min(first + PIECE, SEEDS[-1] + 1)))
 

@@ -47,6 +47,7 @@ def test_what_a_source_loses_while_a_resumed_copy_waits_is_told(seed: int) -> No
     MirrorWorld(seed).run(STEPS)
 
 
+@pytest.mark.acceptance
 def test_the_seeds_meet_every_kind_of_finding() -> None:
     worlds = [MirrorWorld(seed) for seed in range(40)]
     for world in worlds:
@@ -167,6 +168,7 @@ def _crashes_leave_arrivals_out(patch: pytest.MonkeyPatch) -> None:
         _crashes_leave_arrivals_out,
     ],
 )
+@pytest.mark.acceptance
 def test_without_a_safety_rule_some_seed_fails(
     break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

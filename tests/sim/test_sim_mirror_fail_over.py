@@ -81,6 +81,7 @@ def _arrivals_are_written_before_they_are_committed(patch: pytest.MonkeyPatch) -
         (_arrivals_are_written_before_they_are_committed, 0),
     ],
 )
+@pytest.mark.acceptance
 def test_without_a_safety_rule_some_seed_fails(
     break_rule: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

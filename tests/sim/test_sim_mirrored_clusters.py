@@ -26,7 +26,7 @@ def test_copies_become_what_their_sources_are_whatever_fails_at_either_end(seed:
     simulate(seed, MirroredClusters)
 
 
-@pytest.mark.long
+@pytest.mark.acceptance
 def test_the_schedules_hit_both_clusters_while_much_is_copied() -> None:
     happened: dict[str, Counter[str]] = {"east": Counter(), "offline": Counter()}
     copied = 0

@@ -36,6 +36,7 @@ def test_what_was_answered_is_in_every_process_and_every_replay(first: int) -> N
         run(seed)
 
 
+@pytest.mark.acceptance
 def test_answers_are_kept_through_all_that_the_schedules_are_for() -> None:
     worlds = [run(seed) for seed in range(BLOCK)]
     stories = "\n".join(story for world in worlds for story in world.stories)
@@ -83,6 +84,7 @@ def _requests_are_answered_before_they_are_read_back(patch: pytest.MonkeyPatch) 
         _requests_are_answered_before_they_are_read_back,
     ],
 )
+@pytest.mark.acceptance
 def test_without_a_rule_some_seed_fails(
     break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,12 @@ from transaction_simulation import REPLACED, RIVALS, UNANSWERED, simulate
 SEEDS_MAX = 120
 
 
-@pytest.mark.parametrize("seed", first_of(2, range(20)))
+@pytest.mark.parametrize("seed", first_of(1, range(20)))
 def test_transactions_are_whole_whatever_becomes_of_brokers(seed: int) -> None:
     simulate(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(2, range(20)))
+@pytest.mark.parametrize("seed", first_of(1, range(20)))
 def test_producers_of_one_id_fence_each_other(seed: int) -> None:
     simulate(seed, RIVALS)
 
@@ -42,6 +42,7 @@ def missed_by(mutation: Mutation, seeds: Iterable[int]) -> int | None:
     return None
 
 
+@pytest.mark.acceptance
 def test_without_verification_a_late_batch_does_harm() -> None:
     assert missed_by(MUTATIONS["verification"], range(5)) is not None
 

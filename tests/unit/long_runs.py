@@ -1,4 +1,4 @@
-"""How much of a repetition `make test` runs: its first values, while `make test-long` runs the others."""
+"""Which values of a test `make test` runs, and which `make test-acceptance` or `make test-long`."""
 
 from __future__ import annotations
 
@@ -17,5 +17,13 @@ def first_of(count: int, values: Iterable[Value]) -> list[Value | ParameterSet]:
 
 
 def long(value: object) -> ParameterSet:
+    return marked(value, pytest.mark.long)
+
+
+def acceptance(value: object) -> ParameterSet:
+    return marked(value, pytest.mark.acceptance)
+
+
+def marked(value: object, mark: pytest.MarkDecorator) -> ParameterSet:
     values = value if isinstance(value, tuple) else (value,)
-    return pytest.param(*values, marks=pytest.mark.long)
+    return pytest.param(*values, marks=mark)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.acceptance
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 # A kind of host: the extras of its release, and the packages and modules of Ansible's that it runs with them.
 KINDS = {

@@ -208,6 +208,7 @@ def test_arrivals_archived_before_a_crash_are_counted_once(
     assert len(history.arrivals(catalog, "pageviews")) == 25
 
 
+@pytest.mark.acceptance
 def test_files_that_a_compaction_replaced_go_once_no_kept_metadata_names_them(
     catalog: Catalog, run: Run
 ) -> None:

@@ -62,6 +62,7 @@ def restart(catalog: Catalog) -> list[str]:
 
 
 @pytest.mark.parametrize("change", [compact, delete, roll_back, change_a_branch, tag_and_compact])
+@pytest.mark.acceptance
 def test_a_restart_takes_nothing_from_any_snapshot(
     catalog: Catalog, run: Run, change: Callable[[Table], None]
 ) -> None:
