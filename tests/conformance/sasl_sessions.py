@@ -19,7 +19,7 @@ from headrace.broker.auth.jaas import OAUTHBEARER_MODULE, PLAIN_MODULE, SCRAM_MO
 from headrace.broker.auth.sasl.clients import client_exchange
 from headrace.broker.auth.sasl.credentials import salted_password
 from headrace.broker.auth.sasl.exchange import Identity
-from headrace.broker.server.log_ins import VALIDATORS
+from headrace.broker.server.access.log_ins import VALIDATORS
 
 HANDSHAKE, AUTHENTICATE, DESCRIBE_CREDENTIALS, ALTER_CREDENTIALS = 17, 36, 50, 51
 PASSWORDS = {"alice": "alice-secret", "bob": "bob-secret", "admin": "admin-secret"}

@@ -31,7 +31,7 @@ FAULTS = {
         "no storage engine in this release",
     ),
     "never catches up": Fault(
-        "broker/headrace/broker/server/replica_fetcher.py",
+        "broker/headrace/broker/server/replicas/fetcher.py",
         '        """Fetch for ever; ends by cancellation."""\n        while True:\n',
         '        """Fetch for ever; ends by cancellation."""\n        while True:\n            await asyncio.sleep(3600)\n',
         "Partitions with replicas out of sync",

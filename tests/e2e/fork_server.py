@@ -24,8 +24,8 @@ IMPORTED = (
     "uvloop",
     "headrace.broker.command",
     "headrace.broker.server.main",
-    "headrace.broker.server.tls_listeners",
-    "headrace.broker.server.log_ins",
+    "headrace.broker.server.sockets.tls_listeners",
+    "headrace.broker.server.access.log_ins",
     "headrace.broker.zk.access",
     "headrace.mirror.service",
 )

@@ -1,8 +1,8 @@
 """A whole broker of `tests/world` to whose handlers frames are given by hand, one at a time, without sockets.
 
 All behind the handlers is the broker's own: logs, groups, controller and, in memory, ZooKeeper; time is that of a virtual loop,
-which `rest` moves. `serve` does with a frame what `server.connection` does: the gate may raise CloseConnectionError, anything
-else is a defect and comes out. What tasks of the broker did not foresee comes out of `close`.
+which `rest` moves. `serve` does with a frame what `server.sockets.connection` does: the gate may raise CloseConnectionError,
+anything else is a defect and comes out. What tasks of the broker did not foresee comes out of `close`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from headrace.broker.groups.records import GroupKey, OffsetKey, decode_key, deco
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.startup import open_logs
 from headrace.broker.replication.partition import Partition
-from headrace.broker.server.groups import GroupCoordinator
+from headrace.broker.server.coordinators.groups import GroupCoordinator
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches
 

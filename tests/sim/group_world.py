@@ -29,7 +29,7 @@ from headrace.broker.coordinators.decision import Decision, Timer
 from headrace.broker.coordinators.runtime import Host, Runtime
 from headrace.broker.groups.events import SessionExpired
 from headrace.broker.groups.machine import Shard
-from headrace.broker.server.journal import PartitionJournal
+from headrace.broker.server.coordinators.journal import PartitionJournal
 from headrace.broker.wire.partitions import TopicPartition
 
 

@@ -27,7 +27,7 @@ from headrace.broker.replication.isr_proposals import IsrProposals, ProposalOf
 from headrace.broker.replication.leader import IsrProposal, Leadership
 from headrace.broker.replication.model import NO_LEADER
 from headrace.broker.replication.partition import Partition
-from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.replicas.hosted import Partitions
 from headrace.broker.wire.client.replica_fetch import DivergingEpoch, FetchedPartition, FetchQuestion
 
 BACKOFF_MS = 200

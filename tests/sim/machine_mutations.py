@@ -24,7 +24,7 @@ from headrace.broker.replication.controller.isr import IsrChanges
 from headrace.broker.replication.events import ProposedIsr
 from headrace.broker.replication.leader import IsrProposal, Leadership
 from headrace.broker.replication.partition import Partition
-from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.replicas.hosted import Partitions
 from headrace.broker.wire.special_values import NO_EPOCH
 
 _committed, _joining, _write_states = Leadership.committed, Leadership.joining, World.write_states

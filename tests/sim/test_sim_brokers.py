@@ -28,7 +28,7 @@ from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.results import EpochEndOffset
 from headrace.broker.replication.controller.elections import Elections
 from headrace.broker.replication.leader import Leadership
-from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.replicas.hosted import Partitions
 
 REACHING, REACHING_MAX = range(8), 40
 """Whose schedules together reach everything, and which are therefore run together; or some more, as other seeds schedule it."""

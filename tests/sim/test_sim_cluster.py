@@ -15,7 +15,7 @@ from ensemble import DELAY_SECONDS_MAX, Ensemble, SimulatedKazoo
 from long_runs import first_of
 from virtual_time import VirtualLoop
 
-from headrace.broker.server.term import ControllerMovedError, Term
+from headrace.broker.server.control.term import ControllerMovedError, Term
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
 

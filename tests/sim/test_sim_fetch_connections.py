@@ -17,10 +17,10 @@ from manual_loop import ManualLoop
 from raw_client import read_frame
 
 from headrace.broker.handlers.call import Client
-from headrace.broker.server.connection import Connection
-from headrace.broker.server.holdings import Holdings
-from headrace.broker.server.transport import PlainTransport
-from headrace.broker.server.turns import Turns
+from headrace.broker.server.sockets.connection import Connection
+from headrace.broker.server.sockets.holdings import Holdings
+from headrace.broker.server.sockets.transport import PlainTransport
+from headrace.broker.server.sockets.turns import Turns
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS

@@ -17,8 +17,8 @@ from headrace.broker.log.appender import Appender
 from headrace.broker.log.startup import open_logs
 from headrace.broker.replication.control_requests import LeaderAndIsr
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.moves import ReplicaMoves
-from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.replicas.hosted import Partitions
+from headrace.broker.server.replicas.moves import ReplicaMoves
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.batches import Record, encode_batch
 

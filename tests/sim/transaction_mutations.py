@@ -16,7 +16,7 @@ from transaction_simulation import REPLACED, RIVALS, WITHOUT_VERIFICATION, Sched
 from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.errors import ErrorCode
 from headrace.broker.log.producers import Marker, ProducerStates
-from headrace.broker.server.journal import PartitionJournal
+from headrace.broker.server.coordinators.journal import PartitionJournal
 from headrace.broker.txn import machine
 from headrace.broker.txn.transaction import Transaction
 from headrace.broker.wire.batches import BatchHeader

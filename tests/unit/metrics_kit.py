@@ -17,10 +17,10 @@ from headrace.audit.metrics import AuditMetrics
 from headrace.audit.modes import TopicModes
 from headrace.audit.topic_names import parse
 from headrace.broker.clock import SystemClock
-from headrace.broker.server.metrics import BrokerMetrics
-from headrace.broker.server.metrics_page import lines
-from headrace.broker.server.process_metrics import ProcessMetrics
-from headrace.broker.server.zookeeper_watch import ZooKeeperWatch
+from headrace.broker.server.membership.zookeeper_watch import ZooKeeperWatch
+from headrace.broker.server.status.metrics import BrokerMetrics
+from headrace.broker.server.status.metrics_page import lines
+from headrace.broker.server.status.process_metrics import ProcessMetrics
 from headrace.load.metrics import LoadMetrics
 from headrace.load.rounds import Rounds
 from headrace.mirror.metrics import MirrorMetrics

@@ -18,7 +18,7 @@ from headrace.broker.config.properties import parse_properties
 from headrace.broker.config.providers import resolved
 from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import check_embedded
-from headrace.broker.server.inter_broker import security_between_brokers
+from headrace.broker.server.peers.inter_broker import security_between_brokers
 from headrace.broker.structured_log import get_logger
 
 logger = get_logger(__name__)
@@ -66,7 +66,7 @@ def _check_certificates(config: BrokerConfig) -> None:
     """Raises ConfigurationError for listeners that could not serve TLS with their keys and certificates."""
     if any(listener.is_tls for listener in config.listeners):
         # Its libraries are only needed then.
-        from headrace.broker.server.tls_listeners import TlsListeners
+        from headrace.broker.server.sockets.tls_listeners import TlsListeners
 
         TlsListeners(config)
 
@@ -74,7 +74,7 @@ def _check_certificates(config: BrokerConfig) -> None:
 def _check_log_ins(config: BrokerConfig) -> None:
     """Raises ConfigurationError for listeners where nobody could log in."""
     if any(listener.is_sasl for listener in config.listeners):
-        from headrace.broker.server.log_ins import LogIns
+        from headrace.broker.server.access.log_ins import LogIns
 
         LogIns(config, lambda *_: None, lambda *_: None)
 

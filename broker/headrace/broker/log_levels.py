@@ -1,6 +1,6 @@
 """The levels at which parts of this process tell what happens, seen and changed while it runs (KIP-412).
 
-A part is a logger by its full name (`headrace.broker.server.controller`), a package of them (`headrace.broker.server`), a
+A part is a logger by its full name (`headrace.broker.server.control.controller`), a package of them (`headrace.broker.server`), a
 library's own logger, or `root`, from which all take their level that have none of their own. Levels have the names of
 Kafka's clients. A change holds until the process ends, and is stored nowhere.
 """

@@ -20,8 +20,8 @@ from headrace.broker.clock import SystemClock
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.page_server import PageServer
-from headrace.broker.server.metrics_page import MetricsPage
-from headrace.broker.server.process_metrics import ProcessMetrics
+from headrace.broker.server.status.metrics_page import MetricsPage
+from headrace.broker.server.status.process_metrics import ProcessMetrics
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
 from headrace.mirror.aggregate import service

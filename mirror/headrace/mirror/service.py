@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import KafkaError
-from headrace.broker.server.configurations import IsMirrored
 from headrace.broker.server.embedding import EmbeddingHost, Partition
+from headrace.broker.server.settings.configurations import IsMirrored
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage

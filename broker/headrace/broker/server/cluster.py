@@ -25,18 +25,18 @@ from headrace.broker.errors import KafkaError
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.replication.model import Endpoint
-from headrace.broker.server.acl_store import AclStore
-from headrace.broker.server.configurations import Configurations, IsMirrored
-from headrace.broker.server.control import Control
-from headrace.broker.server.delegation_tokens import DelegationTokens
+from headrace.broker.server.access.acl_store import AclStore
+from headrace.broker.server.access.delegation_tokens import DelegationTokens
+from headrace.broker.server.access.scram_users import ScramUsers
+from headrace.broker.server.control.control import Control
 from headrace.broker.server.mailbox import Mailbox
-from headrace.broker.server.membership import Membership
+from headrace.broker.server.membership.member import Membership
+from headrace.broker.server.membership.producer_ids import ProducerIdBlocks
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.peers import Connect, connect
-from headrace.broker.server.producer_ids import ProducerIdBlocks
-from headrace.broker.server.replicas import Partitions
-from headrace.broker.server.scram_users import ScramUsers
-from headrace.broker.server.topics import Topics
+from headrace.broker.server.peers.requests import Connect, connect
+from headrace.broker.server.replicas.hosted import Partitions
+from headrace.broker.server.settings.configurations import Configurations, IsMirrored
+from headrace.broker.server.topics.changes import Topics
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.zk.access import ZooKeeperAccess

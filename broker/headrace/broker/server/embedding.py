@@ -5,7 +5,7 @@ broker's tasks, is started again with a growing pause when it fails, and is canc
 embedded part may touch of the broker is `EmbeddingHost` and what else this module names. A part whose module has
 `check(properties)` has its configuration checked before the broker starts; one whose module has
 `mirrored_names(properties)` says which names are for its own topics, whether it runs or not: its answer is a function that
-tells of a name (`server.configurations.IsMirrored`).
+tells of a name (`server.settings.configurations.IsMirrored`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headrace.broker.clock import Clock
 from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
-from headrace.broker.server.inter_broker import security_between_brokers
-from headrace.broker.server.replica_logs import in_threads
+from headrace.broker.server.peers.inter_broker import security_between_brokers
+from headrace.broker.server.replicas.logs import in_threads
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.client.view import Address
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from headrace.broker.config.broker import BrokerConfig
     from headrace.broker.log.results import AppendResult
     from headrace.broker.server.cluster import Cluster
-    from headrace.broker.server.configurations import Configurations, IsMirrored
     from headrace.broker.server.metadata import MetadataCache
-    from headrace.broker.server.metrics import BrokerMetrics
-    from headrace.broker.server.replicas import Partitions
-    from headrace.broker.server.topics import Topics
+    from headrace.broker.server.replicas.hosted import Partitions
+    from headrace.broker.server.settings.configurations import Configurations, IsMirrored
+    from headrace.broker.server.status.metrics import BrokerMetrics
+    from headrace.broker.server.topics.changes import Topics
     from headrace.broker.waiting.parking import Waiting
 
 __all__ = [

@@ -31,42 +31,47 @@ from headrace.broker.log.store import LogStore
 from headrace.broker.page_server import PageServer
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
-from headrace.broker.server.addresses import data_directories, endpoints, stored_broker_id, with_ports
-from headrace.broker.server.cleaner import Cleaner
-from headrace.broker.server.client_quotas import ClientQuotas, client_usage
+from headrace.broker.server.access.log_ins import LogIns
 from headrace.broker.server.cluster import Cluster
-from headrace.broker.server.connection_quotas import ConnectionQuotas
-from headrace.broker.server.controller_channel import ControllerChannel
+from headrace.broker.server.coordinators.groups import GroupCoordinator
+from headrace.broker.server.coordinators.transactions import TransactionCoordinator
 from headrace.broker.server.embedding import (
     BrokerHost,
     embedded_parts,
     mirrored_names,
     run_embedded,
 )
-from headrace.broker.server.groups import GroupCoordinator
-from headrace.broker.server.housekeeping import Housekeeping
-from headrace.broker.server.inter_broker import security_between_brokers
-from headrace.broker.server.isr_changes import IsrChanges
 from headrace.broker.server.later import Later
-from headrace.broker.server.listener import Acceptor
-from headrace.broker.server.log_ins import LogIns
+from headrace.broker.server.membership.producer_ids import ProducerIds
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.metrics import BrokerMetrics
-from headrace.broker.server.metrics_page import MetricsPage
-from headrace.broker.server.moves import ReplicaMoves
-from headrace.broker.server.process_metrics import ProcessMetrics
-from headrace.broker.server.producer_ids import ProducerIds
-from headrace.broker.server.readiness import Phase, Readiness
-from headrace.broker.server.replica_fetcher import FetchContext
-from headrace.broker.server.replica_fetchers import ReplicaFetchers
-from headrace.broker.server.replica_host import ReplicaHost
-from headrace.broker.server.replica_throttle import FOLLOWER, LEADER, ReplicaThrottle
-from headrace.broker.server.replicas import Partitions
-from headrace.broker.server.start_report import StartReport
+from headrace.broker.server.peers.controller_channel import ControllerChannel
+from headrace.broker.server.peers.inter_broker import security_between_brokers
+from headrace.broker.server.replicas.fetcher import FetchContext
+from headrace.broker.server.replicas.fetchers import ReplicaFetchers
+from headrace.broker.server.replicas.host import ReplicaHost
+from headrace.broker.server.replicas.hosted import Partitions
+from headrace.broker.server.replicas.isr_changes import IsrChanges
+from headrace.broker.server.replicas.moves import ReplicaMoves
+from headrace.broker.server.replicas.throttle import FOLLOWER, LEADER, ReplicaThrottle
+from headrace.broker.server.settings.addresses import (
+    data_directories,
+    endpoints,
+    stored_broker_id,
+    with_ports,
+)
+from headrace.broker.server.settings.client_quotas import ClientQuotas, client_usage
+from headrace.broker.server.settings.connection_quotas import ConnectionQuotas
+from headrace.broker.server.sockets.listener import Acceptor
+from headrace.broker.server.sockets.tls_listeners import TlsListeners
+from headrace.broker.server.status.metrics import BrokerMetrics
+from headrace.broker.server.status.metrics_page import MetricsPage
+from headrace.broker.server.status.process_metrics import ProcessMetrics
+from headrace.broker.server.status.readiness import Phase, Readiness
+from headrace.broker.server.status.start_report import StartReport
 from headrace.broker.server.surroundings import Surroundings
-from headrace.broker.server.syncing import Syncs
-from headrace.broker.server.tls_listeners import TlsListeners
-from headrace.broker.server.transactions import TransactionCoordinator
+from headrace.broker.server.upkeep.cleaner import Cleaner
+from headrace.broker.server.upkeep.housekeeping import Housekeeping
+from headrace.broker.server.upkeep.syncing import Syncs
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks

@@ -19,8 +19,8 @@ from headrace.broker.clock import Clock, SystemClock
 from headrace.broker.config.listeners import Listener
 from headrace.broker.config.sections import Network
 from headrace.broker.log.files import Files, OsFiles
-from headrace.broker.server.listener import bind
-from headrace.broker.server.peers import Connect, connector
+from headrace.broker.server.peers.requests import Connect, connector
+from headrace.broker.server.sockets.listener import bind
 from headrace.broker.zk.client import MakeKazoo, kazoo_client
 
 

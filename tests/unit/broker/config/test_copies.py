@@ -21,7 +21,7 @@ from headrace.broker.handlers import (
 )
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.topics import Topics
+from headrace.broker.server.topics.changes import Topics
 from headrace.broker.tasks import Tasks
 from headrace.mirror.service import mirrored_names
 

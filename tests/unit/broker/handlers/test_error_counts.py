@@ -8,8 +8,8 @@ import pytest
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.error_counts import count_errors
-from headrace.broker.server.metrics import BrokerMetrics
-from headrace.broker.server.metrics_page import lines
+from headrace.broker.server.status.metrics import BrokerMetrics
+from headrace.broker.server.status.metrics_page import lines
 from headrace.broker.wire.api import k04_leader_and_isr, k09_offset_fetch, k10_find_coordinator, k12_heartbeat
 from headrace.broker.wire.schema import Api
 

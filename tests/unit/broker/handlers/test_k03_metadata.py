@@ -14,7 +14,7 @@ from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.quotas.usage import unlimited
 from headrace.broker.replication.model import Broker, Endpoint
-from headrace.broker.server.metrics import BrokerMetrics
+from headrace.broker.server.status.metrics import BrokerMetrics
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k03_metadata import API

@@ -12,7 +12,7 @@ from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.metrics import BrokerMetrics
+from headrace.broker.server.status.metrics import BrokerMetrics
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import frames

@@ -13,7 +13,7 @@ from headrace.broker.auth.acl_authorizer import AclAuthorizer
 from headrace.broker.auth.decisions import Decisions
 from headrace.broker.handlers import k30_create_acls
 from headrace.broker.handlers.replies import CloseConnectionError
-from headrace.broker.server.acl_store import AclStore
+from headrace.broker.server.access.acl_store import AclStore
 from headrace.broker.waiting.deferred import Deferred
 
 LONG = "x" * 32_767

@@ -15,7 +15,7 @@ from calls import call_in
 from headrace.broker.handlers import slices
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.slices import SLICE_COUNT, Listed, encoded_list
-from headrace.broker.server.metrics import BrokerMetrics
+from headrace.broker.server.status.metrics import BrokerMetrics
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k42_delete_groups import API

@@ -38,12 +38,12 @@
    until they are on the disk, and not longer than the time limit. A leader that leads no more, or again, answers
    NOT_LEADER_OR_FOLLOWER, one with too few in sync NOT_ENOUGH_REPLICAS_AFTER_APPEND, a disk that failed
    KAFKA_STORAGE_ERROR. What was gathered is parked once, and answered together; what the client sends meanwhile is
-   appended behind it (`server.channel` keeps the order).
+   appended behind it (`server.sockets.channel` keeps the order).
 
 8. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
    no answer: an error closes the connection, as in Kafka; what was gathered behind the refused batch may be in the log then.
 
-Bounds: a gathering has at most `gather.REQUESTS_MAX` requests and `gather.RUNS_MAX` runs, so that a turn (`server.turns`)
+Bounds: a gathering has at most `gather.REQUESTS_MAX` requests and `gather.RUNS_MAX` runs, so that a turn (`server.sockets.turns`)
 does not last much longer than it should; what joins a round has at most `gathered.JOINING_REQUESTS_MAX` requests and
 `gathered.JOINING_SIZE_MAX` bytes, and a round ends when it is full. What has to be unpacked is never gathered, and a request
 with many such batches is cut off after `handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to

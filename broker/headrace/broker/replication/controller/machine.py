@@ -3,7 +3,7 @@
 Invariants: a partition's leader epoch grows with every state written; a state reaches brokers only after
 it was written; a partition of a topic that is being deleted is never given a leader; at most one
 `WriteStates` is out, and its outcome is the next event. The order of commands is the order in which they
-must be performed. Knows nothing of ZooKeeper or sockets: `server.controller` performs.
+must be performed. Knows nothing of ZooKeeper or sockets: `server.control.controller` performs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""What this broker asks other brokers, and over which connections."""

@@ -1,0 +1,1 @@
+"""Creating, growing and deleting topics as clients ask for it."""

@@ -1,0 +1,1 @@
+"""What is done to logs in the background: compaction, retention, syncs."""
