@@ -85,6 +85,12 @@ class Cluster:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         return {p: m.leader for p, m in admin.list_topics(topic, timeout=10).topics[topic].partitions.items()}
 
+    def told_controller(self, through: int) -> int:
+        """The controller as one broker tells it, which is a moment after ZooKeeper does."""
+        admin = AdminClient({"bootstrap.servers": self.brokers[through].bootstrap, "log_level": 0})
+        controller: int = admin.list_topics(timeout=10).controller_id
+        return controller
+
     def state(self, topic: str, partition: int) -> dict[str, Any]:
         path = f"/brokers/topics/{topic}/partitions/{partition}/state"
         state: dict[str, Any] = json.loads(self.znodes.retry(self.znodes.get, path)[0])
@@ -252,6 +258,8 @@ def test_another_broker_takes_over_from_a_killed_controller(cluster: Callable[[i
     two.brokers[old].kill()
     eventually(lambda: two.controller() == 3 - old, what="the new controller")
     assert int(two.znodes.get("/controller_epoch")[0]) == epoch + 1
+    # librdkafka does not ask again whom a client without topics was told once.
+    eventually(lambda: two.told_controller(3 - old) == 3 - old, what="the new controller in metadata")
     two.create("after", 2)
     assert set(two.leaders("after", through=3 - old).values()) == {3 - old}
 
