@@ -108,7 +108,7 @@ async def source_client(client: ClusterClient, source: str) -> AsyncIterator[Clu
         await there.refresh()
     except (*FAILURES, KafkaError) as error:
         raise click.ClickException(
-            f"{source} at {bootstrap} does not answer ({error or type(error).__name__}): see that its brokers run"
+            f"{source} at {bootstrap} does not answer ({str(error) or type(error).__name__}): see that its brokers run"
         ) from error
     with contextlib.closing(there):
         yield there

@@ -39,7 +39,7 @@ from headrace.mirror.sync.groups import GroupMove
 from headrace.mirror.told import folded, names_of, newest, reports_of, source_client
 from headrace.mirror.verbs import cut_transactions, ordering, overview, promotion
 from headrace.mirror.verbs.ordering import Offsets
-from headrace.mirror.verbs.promotion import Standing
+from headrace.mirror.verbs.promotion import SILENT, Source, Standing
 
 
 class OffsetRangeType(click.ParamType[Offsets]):
@@ -199,7 +199,7 @@ def promote(topics: tuple[str, ...], timeout: float, bootstrap: Bootstrap, dry_r
     Stop the producers at the source first: what they write after this is lost to the copy.
     Clients may write to the topics then, and the mirror leaves them alone. `headrace mirror restore` goes back.
     """
-    _promote(bootstrap, topics, None if dry_run else timeout, dry_run=dry_run)
+    _promote(bootstrap, topics, timeout, dry_run=dry_run)
 
 
 @mirror.command(epilog="Example: headrace mirror failover dc-east.pageviews --bootstrap 127.0.3.1:9092")
@@ -280,18 +280,18 @@ async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
     return overview.overview(heard, source_ends, now_ms())
 
 
-async def _source_ends(bootstraps: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    """Log ends of each of these sources."""
-    return {source: await _ends_of(source, bootstrap) for source, bootstrap in bootstraps.items()}
+async def _source_ends(bootstraps: Mapping[str, str]) -> dict[str, Mapping[str, int]]:
+    """Log ends of each of these sources, by topic and partition; none of one that does not answer."""
+    return {source: (await _seen(source, bootstrap)).ends for source, bootstrap in bootstraps.items()}
 
 
-async def _ends_of(source: str, bootstrap: str) -> dict[str, int]:
-    """Log ends of a source by topic and partition; empty when it does not answer."""
+async def _seen(source: str, bootstrap: str) -> Source:
     try:
         async with client_of(source, bootstrap) as client:
-            return await client.log_ends()
+            ends = await client.log_ends()
+            return Source(ends=ends, topic_ids=client.topic_ids, cluster_id=client.cluster_id)
     except (*FAILURES, KafkaError, ConfigurationError):
-        return {}
+        return SILENT
 
 
 # -- promoting
@@ -302,27 +302,33 @@ def _promote(bootstrap: Bootstrap, topics: Sequence[str], timeout: float | None,
 
     async def work(client: ClusterClient) -> int:
         copies, names = await promotion.check(client, topics), await names_of(client)
+        origins = await promotion.origins_of(client, copies)
 
         async def look() -> list[Standing]:
-            known = await folded(client)
+            await client.refresh()
+            ends, known = await client.log_ends(), await folded(client)
             states = newest(known, client)
             paused = {topic for topic in copies if known.is_paused(topic)}
-            source_ends = await _source_ends(
-                {
-                    names.source_of(topic_of(place)): copy.source_bootstrap
-                    for place, copy in states.items()
-                    if topic_of(place) in copies
-                }
-            )
-            ends = await client.log_ends()
-            return promotion.standings(copies, client.leaders, ends, source_ends, states, paused, names)
+            bootstraps = {
+                names.source_of(topic_of(place)): copy.source_bootstrap
+                for place, copy in states.items()
+                if topic_of(place) in copies
+            }
+            sources = {source: await _seen(source, address) for source, address in bootstraps.items()}
+            return promotion.standings(copies, client.leaders, ends, sources, states, paused, names, origins)
 
-        found = await look() if timeout is None else await promotion.until_complete(look, timeout)
+        if timeout is not None and not dry_run:
+            found = await promotion.until_complete(look, timeout)
+        else:
+            found = await look()
+            if timeout is not None:
+                promotion.refuse_obstacles(found)
         for one in found:
             if one.lacks or one.obstacle:
                 lacks = f"lacks {one.lacks}" if one.lacks else "lacks nothing that its source has"
                 obstacle = f" ({one.obstacle})" if one.obstacle else ""
-                click.echo(f"{one.topic}-{one.partition} ends at {one.end}, and {lacks}{obstacle}.")
+                end = "is no copy yet" if one.end is None else f"ends at {one.end}"
+                click.echo(f"{one.topic}-{one.partition} {end}, and {lacks}{obstacle}.")
         cuts = await cut_transactions.listed(client, topics, lambda cut: cut.topic in copies)
         for cut in await cut_transactions.counted(client, cuts):
             click.echo(f"{cut}.")

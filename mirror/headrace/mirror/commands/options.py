@@ -17,7 +17,7 @@ from headrace.mirror.cluster_client import ClusterClient
 
 Answer = TypeVar("Answer")
 
-bootstrap_option = options.bootstrap_option("Brokers of the offline cluster.")
+bootstrap_option = options.bootstrap_option("Brokers of the cluster that holds the copies.")
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 

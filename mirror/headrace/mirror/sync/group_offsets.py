@@ -159,7 +159,7 @@ async def bring(here: ClusterClient, found: Collection[GroupMove]) -> list[Group
         except KafkaError as error:
             if error.code not in _HAS_MEMBERS:
                 raise
-            refusal = "it has members in the offline cluster by now"
+            refusal = "it has members in the cluster of the copies by now"
             done.append(GroupMove(group=move.group, offsets={}, refusal=refusal))
     return done
 

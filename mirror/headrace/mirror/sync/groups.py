@@ -96,14 +96,14 @@ def group_move(
 def refusal(group: str, copies: Copies, state: str, here: Mapping[PartitionKey, Committed]) -> str:
     """Why the group is left alone, or nothing."""
     if state not in IDLE_STATES:
-        return f"it has members in the offline cluster (it is {state})"
+        return f"it has members in the cluster of the copies (it is {state})"
     own = sorted(
         place for place, found in here.items() if place in copies.ends and found.metadata != METADATA
     )
     if own:
         topic, partition = own[0]
         return (
-            f"it committed offset {here[own[0]].offset} of {topic}-{partition} in the offline cluster itself; "
+            f"it committed offset {here[own[0]].offset} of {topic}-{partition} in the cluster of the copies itself; "
             f"`headrace groups delete {group}` there has it follow the source again"
         )
     return ""

@@ -249,8 +249,8 @@ async def readers(here: ClusterClient, cuts: Sequence[Cut]) -> list[str]:
         if read and await group_offsets.state_of(here, coordinator, group) not in WITHOUT_MEMBERS:
             raise refusal(min(read)[0], f"group {group} has members and reads it here: stop them")
         found += [
-            f"Group {group} has read {place[0]}-{place[1]} up to offset {offset}, behind what is kept: it goes on where its "
-            "auto.offset.reset says"
+            f"Group {group} has read {place[0]}-{place[1]} up to offset {offset}, behind the {offsets[place]} that are kept: "
+            f"unless it is deleted (`headrace groups delete {group}`) it skips the source's messages between them"
             for place, offset in sorted(read.items())
             if offset > offsets[place]
         ]

@@ -50,7 +50,7 @@ def test_a_group_that_committed_here_itself_is_left_alone_until_it_is_deleted() 
     found = move({("t", 0): 50, ("t", 1): 3}, {("dc-east.t", 1): 2}, by="")
     assert found.offsets == {}
     assert found.refusal == (
-        "it committed offset 2 of dc-east.t-1 in the offline cluster itself; "
+        "it committed offset 2 of dc-east.t-1 in the cluster of the copies itself; "
         "`headrace groups delete g` there has it follow the source again"
     )
     # What it reads of topics that are no copies says nothing of the copies.
@@ -102,7 +102,7 @@ def test_a_group_that_got_members_meanwhile_stands_in_nobodys_way(monkeypatch: p
     moves = [GroupMove(group=group, offsets={("dc-east.t", 0): 5}) for group in ("joined", "good")]
     done = asyncio.run(group_offsets.bring(cast("Any", None), moves))
     assert [(one.group, one.refusal) for one in done] == [
-        ("joined", "it has members in the offline cluster by now"),
+        ("joined", "it has members in the cluster of the copies by now"),
         ("good", ""),
     ]
     assert committed == ["good"]

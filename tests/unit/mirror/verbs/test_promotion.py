@@ -16,7 +16,7 @@ from headrace.mirror.memory.findings import Kind
 from headrace.mirror.memory.state import Skip, State
 from headrace.mirror.names import CopyNames
 from headrace.mirror.verbs import promotion
-from headrace.mirror.verbs.promotion import Standing, standings, until_complete
+from headrace.mirror.verbs.promotion import SILENT, Source, Standing, standings, until_complete
 
 STATE = State(target_id=UUID(int=1), source_bootstrap="east:9092")
 STANDING = Standing(topic="dc-east.t", partition=0, end=10, lag=0, obstacle="")
@@ -30,7 +30,7 @@ def test_each_partition_stands_where_both_ends_say() -> None:
         ["dc-east.t"],
         COPIES,
         ENDS,
-        {"dc-east": {"t-0": 13, "t-1": 8}},
+        {"dc-east": Source(ends={"t-0": 13, "t-1": 8})},
         {"dc-east.t-0": STATE, "dc-east.t-1": replace(STATE, skipped=skipped)},
     )
     assert [(one.partition, one.end, one.lag, one.lacks, one.obstacle) for one in found] == [
@@ -41,15 +41,59 @@ def test_each_partition_stands_where_both_ends_say() -> None:
 
 def test_a_copy_with_a_name_of_its_own_stands_where_its_source_says() -> None:
     (found,) = standings(
-        ["t"], {("t", 0): 1}, {"t-0": 10}, {"west": {"east.t-0": 12}}, {}, (), CopyNames({"t": "west.east.t"})
+        ["t"],
+        {("t", 0): 1},
+        {"t-0": 10},
+        {"west": Source(ends={"east.t-0": 12})},
+        {},
+        (),
+        CopyNames({"t": "west.east.t"}),
     )
     assert found.lag == 2
 
 
 def test_a_source_that_does_not_answer_leaves_the_lag_unknown() -> None:
-    found = standings(["dc-east.t"], COPIES, ENDS, {"dc-east": {}}, {})
+    found = standings(["dc-east.t"], COPIES, ENDS, {"dc-east": SILENT}, {})
     assert {one.lag for one in found} == {None}
     assert "nobody knows" in found[0].lacks
+
+
+def test_partitions_that_only_the_source_has_are_lacking() -> None:
+    source = Source(ends={"t-0": 10, "t-1": 0, "t-2": 7, "t-x-1": 5})
+    found = standings(["dc-east.t"], {("dc-east.t", 0): 1}, ENDS, {"dc-east": source}, {"dc-east.t-0": STATE})
+    assert [(one.partition, one.end, one.lag, one.obstacle) for one in found] == [
+        (0, 10, 0, ""),
+        (2, None, 7, ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (Source(ends={"t-0": 12}, cluster_id="other"), "another cluster answers, other"),
+        (
+            Source(ends={"t-0": 12}, cluster_id="east", topic_ids={"t": UUID(int=8)}),
+            "deleted and created again",
+        ),
+        (
+            Source(ends={"t-0": 9}, cluster_id="east", topic_ids={"t": UUID(int=7)}),
+            "ends at 9, before the 10 that were copied",
+        ),
+        (Source(ends={"u-0": 9}, cluster_id="east"), "does not list the partition"),
+    ],
+)
+def test_another_log_than_the_one_that_was_copied_is_an_obstacle(source: Source, sentence: str) -> None:
+    state = replace(STATE, source_id=UUID(int=7))
+    (found,) = standings(
+        ["dc-east.t"],
+        {("dc-east.t", 0): 1},
+        ENDS,
+        {"dc-east": source},
+        {"dc-east.t-0": state},
+        origins={"dc-east.t": "east"},
+    )
+    assert sentence in found.obstacle
+    assert (found.lag, found.lacks) == (None, "nobody knows how many messages")
 
 
 @pytest.mark.parametrize("obstacle", ["stopped", "rotten", "paused"])
