@@ -1,14 +1,17 @@
 """An answer in Arrow as people read it: a table, comma-separated values, or JSON.
 
 Owns what a value looks like: times as ISO 8601, those before the year 1 or after 9999, where Python's `datetime` ends, as
-their milliseconds since 1970 (a date as its days); maps as objects, bytes as text. Nothing is cut: a table is as wide as a
-terminal allows, where long values go on in the next line, and in a pipe or a file as wide as its values, with all rows.
+their milliseconds since 1970 (a date as its days); maps as objects, bytes as text. In JSON a sum of integers is a number, and
+what JSON has no number for (NaN, Infinity) a text; what would move a terminal's cursor is escaped. Nothing is cut: a table is
+as wide as a terminal allows, where long values go on in the next line, and in a pipe or a file as wide as its values, with all
+rows.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
 from typing import Any, Final
 
@@ -25,7 +28,13 @@ NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 
 
 def print_json(answer: pa.Table) -> None:
+    """Print an array of objects; raises ClickException where two columns have one name, since an object holds one of them."""
     names = answer.column_names
+    doubled = next((name for name in names if names.count(name) > 1), None)
+    if doubled is not None:
+        raise click.ClickException(
+            f"two columns are called {doubled}, and a JSON object has one: name them with AS"
+        )
     objects = [dict(zip(names, row, strict=True)) for row in rows(answer)]
     click.echo(json.dumps(objects, default=_plain, indent=2, ensure_ascii=False))
 
@@ -43,7 +52,7 @@ def print_table(answer: pa.Table) -> None:
     for name in answer.column_names:
         shown.add_column(Text(name), overflow="fold")
     for row in rows(answer.slice(0, ROWS_SHOWN_MAX) if is_terminal else answer):
-        shown.add_row(*(Text(_text(value)) for value in row))
+        shown.add_row(*(Text(_shown(value)) for value in row))
     console.print(shown)
     if is_terminal and len(answer) > ROWS_SHOWN_MAX:
         console.print(
@@ -70,6 +79,10 @@ def value_of(scalar: pa.Scalar) -> Any:
         return [value_of(item) for item in scalar.values]
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return value_of(scalar.cast(pa.timestamp("us", kind.tz), safe=False))
+    if pa.types.is_decimal(kind) and kind.scale == 0:
+        return int(scalar.as_py())
+    if pa.types.is_floating(kind) and not math.isfinite(scalar.as_py()):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(scalar.as_py(), "NaN")
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
@@ -79,6 +92,11 @@ def value_of(scalar: pa.Scalar) -> Any:
 def milliseconds(time: pa.Scalar) -> int:
     """Return a time's milliseconds since 1970, rounded down."""
     return int(time.value * NANOSECONDS[time.type.unit] // 1_000_000)
+
+
+def _shown(value: Any) -> str:
+    """A value on a terminal: control characters, which could move its cursor or change its colours, as Python escapes them."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in _text(value))
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ import duckdb
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
+from sqlalchemy.exc import SQLAlchemyError
 
 from headrace.load import answers
 from headrace.load.options import warehouse_options
@@ -22,7 +23,8 @@ def connect(catalog: Catalog, sql: str | None = None) -> duckdb.DuckDBPyConnecti
     """Open an in-memory database in which every warehouse table is a view, `warehouse.<name>` or just its name.
 
     Args:
-        sql: what will be asked; a table whose name is not in it has its columns and no rows, which saves a look at its files.
+        sql: what will be asked; a table whose name is not in it has its columns and no rows, which saves a look at its files,
+            unless it asks by DuckDB's `query` or `query_table`, which take names that are made up first.
     """
     connection = duckdb.connect()
     connection.execute(f"CREATE SCHEMA {NAMESPACE}")
@@ -33,7 +35,7 @@ def connect(catalog: Catalog, sql: str | None = None) -> duckdb.DuckDBPyConnecti
         identifiers = []
     for identifier in identifiers:
         name = identifier[-1]
-        is_asked = sql is None or name.lower() in sql.lower()
+        is_asked = sql is None or name.lower() in sql.lower() or "query" in sql.lower()
         relation(connection, catalog.load_table(identifier), is_empty=not is_asked).create_view(name)
     return connection
 
@@ -53,6 +55,8 @@ def query(sql: str, warehouse: str, catalog_properties: dict[str, str], as_json:
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other.")
+    if not sql.strip():
+        raise click.UsageError('There is no question: try "SHOW TABLES".')
     try:
         answer = connect(open_present(warehouse, catalog_properties), sql).sql(sql)
         if answer is None:
@@ -60,6 +64,9 @@ def query(sql: str, warehouse: str, catalog_properties: dict[str, str], as_json:
         rows = answer.to_arrow_table()
     except (duckdb.Error, pa.ArrowException, WarehouseError) as error:
         raise click.ClickException(str(error).rstrip()) from error
+    except (OSError, SQLAlchemyError, ValueError) as error:
+        what = " ".join(str(error).partition("(Background on")[0].split())
+        raise click.ClickException(f"the warehouse cannot be read: {what}") from error
     if as_json:
         answers.print_json(rows)
     elif as_csv:

@@ -34,6 +34,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType
 
+import headrace.load.pyiceberg_mends  # noqa: F401
 from headrace.load.avro_types import WriterSchema
 from headrace.load.decode import TableShape
 from headrace.load.defaults import as_properties, read_defaults

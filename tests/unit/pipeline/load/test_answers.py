@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from decimal import Decimal
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 
@@ -111,3 +114,26 @@ def test_rows_with_times_that_python_has_are_not_found() -> None:
         "text": ["a", "b", None],
     }
     assert odd_rows(pa.table(usual)).tolist() == [False, False, False]
+
+
+def test_json_has_sums_as_numbers_and_a_text_for_what_it_has_no_number_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sums = pa.array([Decimal(2**70), None, Decimal(-1)], pa.decimal128(38, 0))
+    answers.print_json(pa.table({"sum": sums, "f": [math.nan, math.inf, -math.inf]}))
+    shown = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert [tuple(row.values()) for row in shown] == [(2**70, "NaN"), (None, "Infinity"), (-1, "-Infinity")]
+
+
+def test_json_refuses_two_columns_of_one_name() -> None:
+    twice = pa.table([pa.array([1]), pa.array([2])], names=["id", "id"])
+    with pytest.raises(click.ClickException, match="two columns are called id"):
+        answers.print_json(twice)
+
+
+def test_a_table_escapes_what_would_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    answers.print_table(pa.table({"x": ["\x1b[31mred\x07", "größe"]}))
+    shown = capsys.readouterr().out
+    assert "\\x1b[31mred\\x07" in shown
+    assert "größe" in shown
+    assert "\x1b" not in shown
