@@ -57,7 +57,7 @@ def test_lines_are_published_and_read_back_from_the_beginning_and_by_a_group(bro
 
 
 def test_keys_are_split_off_and_what_was_not_acknowledged_fails(broker: DevCluster) -> None:
-    run(broker, "produce", "keyed", "--key-separator", "=", stdin=b"k=v=w\nnone\n")
+    run(broker, "produce", "keyed", "--key-separator", "=", "--set", "acks=1", stdin=b"k=v=w\nnone\n")
     lines = run(broker, "consume", "keyed", "--max", "2", "--timeout", "20", "--json").stdout.splitlines()
     pairs = {(json.loads(line)["key"], json.loads(line)["value"]) for line in lines}
     assert pairs == {("k", "v=w"), (None, "none")}

@@ -17,6 +17,7 @@ from processes import DevCluster, eventually
 
 HEADRACE = ["-m", "headrace.cli"]
 MESSAGES = 3000
+THROTTLED = ["follower.replication.throttled.replicas", "leader.replication.throttled.replicas"]
 
 
 def run(cluster: DevCluster | str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -77,6 +78,27 @@ def test_partitions_move_while_they_are_written(
     logs = cluster.data / "broker-1" / "logs"
     assert not [name for name in os.listdir(logs) if name in ("moved-0", "moved-1", "moved-2")]
     move_to_a_broker_that_hangs(cluster, tmp_path)
+
+
+def test_a_throttle_lasts_as_long_as_its_moves_whatever_else_moves(
+    dev_cluster: Callable[..., DevCluster],
+) -> None:
+    cluster = dev_cluster(brokers=3)
+    for topic in ("slow", "tiny"):
+        run(cluster, "create", topic, "--partitions", "1")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5})
+    for _ in range(400):
+        producer.produce("slow", os.urandom(10_000))
+    assert producer.flush(30) == 0
+    larger = ("--replication-factor", "3")
+    answer(cluster, "reassign", "start", "slow", *larger, "--throttle", "50000")
+    assert len(answer(cluster, "reassign", "start", "tiny", *larger, "--wait")["moved"]) == 1
+    assert answer(cluster, "reassign", "show")["moving"]
+    assert sorted(answer(cluster, "describe", "slow")["configuration"]) == THROTTLED
+    again = answer(cluster, "reassign", "start", "slow", *larger, "--throttle", "50000000", "--wait")
+    assert [row["topic"] for row in again["moved"]] == ["slow"]
+    assert answer(cluster, "describe", "slow")["configuration"] == {}
+    assert answer(cluster, "describe", "slow")["partitions"][0]["out_of_sync"] == []
 
 
 def another_order_has_other_leaders(cluster: DevCluster, folder: Path) -> None:

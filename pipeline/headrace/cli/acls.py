@@ -99,7 +99,10 @@ def _asking(bootstrap: Bootstrap) -> Iterator[AclAdmin]:
 
 
 def _wish(given: dict[str, Any]) -> Wish:
-    """From the options, which it takes away."""
+    """From the options, which it takes away; a host without whose it is would be left out, and let in whom it should not."""
+    for who, hosts, word in (("allowed", "allowed_hosts", "allow"), ("denied", "denied_hosts", "deny")):
+        if given.get(hosts) and not given.get(who):
+            raise click.UsageError(f"--{word}-host: name its --{word}-principal, too.")
     resources = [(kind, name) for option, kind in RESOURCES.items() for name in given.pop(option)]
     if given.pop("cluster"):
         resources.append((ResourceType.CLUSTER, CLUSTER_NAME))

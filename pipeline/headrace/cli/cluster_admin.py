@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -57,6 +57,9 @@ class PartitionView:
     leader: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+
+ASKED_OF_ZOOKEEPER: Final = {k32_describe_configs.API.name}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +230,8 @@ class ClusterAdmin:
                 if error.code not in ELSEWHERE:
                     break
         where = "" if isinstance(failure, KafkaError) else f"; check --bootstrap {self._bootstrap}"
+        if isinstance(failure, TimeoutError) and what in ASKED_OF_ZOOKEEPER:
+            where = "; brokers ask ZooKeeper for this: see that it answers them, and that they run"
         raise click.ClickException(f"{what}: {failure}{where}.") from failure
 
 

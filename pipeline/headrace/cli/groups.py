@@ -10,11 +10,11 @@ from typing import Any
 import click
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from rich.console import Console
 from rich.table import Table
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.settings_file import client_settings
+from headrace.broker.console import console
 from headrace.cli import group_lag
 from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
@@ -179,4 +179,4 @@ def _print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], none: st
     table = Table(*columns, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*(str(cell) for cell in row))
-    Console(markup=False, soft_wrap=True).print(table)
+    console(markup=False).print(table)

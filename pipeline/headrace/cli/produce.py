@@ -60,12 +60,17 @@ def produce(
     """Publish each line as one message; exit 1 when any was not acknowledged."""
     if key_separator == "":
         raise click.UsageError("--key-separator must not be empty.")
+    wished = parse_settings(settings)
+    weaker: dict[str, Any] = (
+        {} if wished.get("acks", "all") in ("all", "-1") else {"enable.idempotence": False}
+    )
     try:
         producer = Producer(
             {
                 **DEFAULTS,
+                **weaker,
                 **client_settings(bootstrap),
-                **parse_settings(settings),
+                **wished,
                 "bootstrap.servers": bootstrap.servers,
             }
         )

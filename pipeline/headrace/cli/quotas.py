@@ -111,10 +111,17 @@ def remove(keys: tuple[str, ...], bootstrap: Bootstrap, as_json: bool, **named: 
         _check_key(key)
     with ClusterAdmin(bootstrap, CLIENT_ID_NAME) as cluster:
         admin = QuotaAdmin(cluster)
-        wanted = keys or tuple(admin.of(entity))
-        admin.alter(entity, dict.fromkeys(wanted))
-    told = f"Removed {', '.join(wanted)} of" if wanted else "There were no quotas of"
-    say({**entity, "removed": list(wanted)}, f"{told} {words_of(entity)}.", as_json=as_json)
+        there = admin.of(entity)
+        wanted = tuple(key for key in keys or there if key in there)
+        if wanted:
+            admin.alter(entity, dict.fromkeys(wanted))
+    absent = [key for key in keys if key not in wanted]
+    told = [f"Removed {', '.join(wanted)} of {words_of(entity)}."] if wanted else []
+    if absent:
+        told.append(f"There was no {', '.join(absent)} of {words_of(entity)}.")
+    elif not wanted:
+        told.append(f"There were no quotas of {words_of(entity)}.")
+    say({**entity, "removed": list(wanted)}, " ".join(told), as_json=as_json)
 
 
 def _one(named: Mapping[str, Any]) -> Entity:

@@ -125,15 +125,20 @@ def start(
     with ClusterAdmin(bootstrap) as admin:
         cluster = admin.cluster(topics or sorted({topic for topic, _ in wished or {}}))
         targets = _planned(cluster, brokers, factor) if wished is None else wished
-        if rate is not None and targets:
-            throttle(admin, cluster, targets, rate)
+        moving = {
+            key: tuple(r for r in move.replicas if r not in move.removing)
+            for key, move in admin.moves().items()
+            if key not in targets and (key in wished if wished is not None else key[0] in topics)
+        }
+        if rate is not None and (targets or moving):
+            throttle(admin, cluster, {**moving, **targets}, rate)
         refused = admin.reassign(targets) if targets else {}
-        begun = {key: r for key, r in targets.items() if key not in refused}
-        if not begun and rate is not None:
-            remove_throttle(admin, cluster)
+        begun = moving | {key: r for key, r in targets.items() if key not in refused}
         if wait and begun:
             _await(admin, begun)
-            remove_throttle(admin, admin.cluster())
+        # The throttle of whatever else is moving stays.
+        if (wait if begun else rate is not None) and not admin.moves():
+            remove_throttle(admin, admin.cluster() if wait else cluster)
     _report("moved" if wait else "moving", cluster, begun, refused, as_json=as_json)
 
 

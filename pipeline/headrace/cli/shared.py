@@ -6,11 +6,11 @@ import json
 from typing import Any, Final
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from headrace.broker.client import bootstrap_option as options
+from headrace.broker.console import console
 
 TIMEOUT_SECONDS: Final = 10.0
 
@@ -38,10 +38,10 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
     """Print rows of the same columns as a table; lists without brackets, and what is styled text as it is."""
     table = Table(box=None)
     for name in rows[0] if rows else ():
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(value if isinstance(value, Text) else Text(cell(value)) for value in row.values()))
-    Console().print(table)
+    console().print(table)
 
 
 def cell(value: Any) -> str:

@@ -29,10 +29,15 @@ def throttled_replicas(
 
 
 def throttle(admin: ClusterAdmin, cluster: ClusterLook, targets: Mapping[Key, Replicas], rate: int) -> None:
-    """Have no broker send or copy more than `rate` bytes a second for these moves."""
+    """Have no broker send or copy more than `rate` bytes a second for these moves; who is throttled already stays so."""
+    wanted = throttled_replicas(cluster, targets)
+    for topic, there in admin.topic_configs(sorted(wanted), (LEADERS, FOLLOWERS)).items():
+        for name, replicas in there.items():
+            listed = [*filter(None, str(wanted[topic][name] or "").split(",")), *replicas.split(",")]
+            wanted[topic][name] = ",".join(dict.fromkeys(listed))
     present = {r for key in targets if (p := cluster.partitions.get(key)) is not None for r in p.replicas}
     concerned = present | {r for replicas in targets.values() for r in replicas}
-    admin.alter_topics(throttled_replicas(cluster, targets))
+    admin.alter_topics(wanted)
     for broker in sorted(concerned & cluster.racks.keys()):
         admin.alter_broker(broker, dict.fromkeys(RATES, str(rate)))
 

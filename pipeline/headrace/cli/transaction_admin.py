@@ -38,6 +38,11 @@ class TransactionAdmin:
     def __init__(self, cluster: ClusterAdmin) -> None:
         self._cluster = cluster
 
+    def require_alive(self, broker_id: int) -> None:
+        """Raise ClickException where there is no such broker."""
+        if broker_id not in self._cluster.cluster([]).addresses:
+            raise click.ClickException(f"broker {broker_id} is not alive.")
+
     def listed(
         self, *, states: Sequence[str] = (), producer_ids: Iterable[int] = (), longer_than_ms: int = -1
     ) -> list[dict[str, Any]]:

@@ -111,6 +111,7 @@ def describe_producers(
     with _asking(bootstrap) as admin:
         places = admin.leaders(topic, partition)
         if broker_id is not None:
+            admin.require_alive(broker_id)
             places = dict.fromkeys(places, broker_id)
         rows = [_producer_row(each) for each in admin.producers(places)]
     _show(rows, "no producers", as_json=as_json)

@@ -17,13 +17,13 @@ from typing import Any, Final
 
 import click
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.broker.console import console
+
 ROWS_SHOWN_MAX: Final = 1000
 """On a terminal."""
-PIPE_WIDTH: Final = 1_000_000_000
 NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 
 
@@ -47,15 +47,14 @@ def print_csv(answer: pa.Table) -> None:
 
 def print_table(answer: pa.Table) -> None:
     is_terminal = sys.stdout.isatty()
-    console = Console() if is_terminal else Console(width=PIPE_WIDTH)
     shown = Table()
     for name in answer.column_names:
         shown.add_column(Text(name), overflow="fold")
     for row in rows(answer.slice(0, ROWS_SHOWN_MAX) if is_terminal else answer):
         shown.add_row(*(Text(_shown(value)) for value in row))
-    console.print(shown)
+    console().print(shown)
     if is_terminal and len(answer) > ROWS_SHOWN_MAX:
-        console.print(
+        console().print(
             f"{len(answer)} rows, the first {ROWS_SHOWN_MAX} are shown; use --csv or --json for all."
         )
 

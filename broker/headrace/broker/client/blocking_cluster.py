@@ -72,7 +72,8 @@ class BlockingCluster:
                 failure = error
         if isinstance(failure, NOT_LET_IN):
             raise failure
-        raise ConnectionError(f"no broker of {self._bootstrap} accepts a connection: {failure}")
+        named = ",".join(f"{host}:{port}" for host, port in self._bootstrap)
+        raise ConnectionError(f"no broker of {named} accepts a connection: {failure}")
 
     def to(self, address: Address) -> BlockingLink:
         """The link to the broker at an address."""

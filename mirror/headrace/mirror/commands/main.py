@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.console import console
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import now_ms
 from headrace.mirror.cluster_client import ClusterClient
@@ -106,16 +106,16 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
             "reason",
         ),
     }
-    console = Console(markup=False)
+    screen = console(markup=False)
     for name, heading in headings.items():
         if not found[name]:
             continue
         table = Table(*heading, box=None)
         for row in found[name]:
             table.add_row(*(_cell(row, column) for column in row))
-        console.print(table)
+        screen.print(table)
     if not found["sources"]:
-        console.print("No broker reports a source that it mirrors.")
+        screen.print("No broker reports a source that it mirrors.")
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str:

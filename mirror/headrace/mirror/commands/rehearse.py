@@ -6,10 +6,10 @@ import json
 import re
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.console import console
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.commands.options import bootstrap_option, groups_option, json_option, run
 from headrace.mirror.sync import group_offsets
@@ -72,6 +72,6 @@ def _print(rows: list[Row], source: str) -> None:
     total: Row = {"group": "all", "topic": "", **rehearsal.totals(rows)}
     for row in (*rows, total):
         table.add_row(*(f"{row[name]:,}" if name in COUNTS else str(row[name]) for name in HEADINGS))
-    Console(markup=False).print(table)
+    console(markup=False).print(table)
     for group, reason in {str(row["group"]): row["reason"] for row in rows if row["reason"]}.items():
         click.echo(f"{group} would be left alone: {reason}.")

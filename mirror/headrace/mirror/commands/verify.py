@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.console import console
 from headrace.broker.moment import Moment
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.cluster_client import ClusterClient
@@ -76,7 +77,7 @@ def verify(
 
 
 def _print(rows: Sequence[Row]) -> None:
-    console = Console(markup=False)
+    screen = console(markup=False)
     table = Table("topic", "partition", "result", "offsets compared", "not compared", box=None)
     reasons = Counter(row["reason"] for row in rows if row["reason"])
     for row in rows:
@@ -85,7 +86,7 @@ def _print(rows: Sequence[Row]) -> None:
             compared = f"{row['first_offset']:,} to {row['end_offset'] - 1:,}"
         table.add_row(row["topic"], str(row["partition"]), row["result"], compared, verification.outside(row))
     if rows:
-        console.print(table)
+        screen.print(table)
     for row in rows:
         if row["difference"] is not None:
             found = row["difference"]
@@ -101,8 +102,8 @@ def _print(rows: Sequence[Row]) -> None:
 @contextmanager
 def _progress(offsets: int) -> Iterator[Callable[[int], None]]:
     """Give what shows on a terminal how many more offsets are compared."""
-    console = Console(stderr=True)
+    progress_bar = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=progress_bar, disable=not progress_bar.is_terminal) as progress:
         shown = progress.add_task("offsets compared", total=offsets)
         yield lambda count: progress.advance(shown, count)

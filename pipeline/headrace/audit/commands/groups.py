@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from headrace.audit import batch_counts
@@ -24,6 +23,7 @@ from headrace.audit.report import time_text
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.console import console
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import Moment
 from headrace.broker.wire.partitions import TopicPartition
@@ -190,4 +190,4 @@ def _print(rows: list[Mapping[str, object]]) -> None:
             "all of it" if up_to is None else time_text(int(str(up_to))),
             str(row["partitions_without_offset"]),
         )
-    Console(markup=False, soft_wrap=True).print(table)
+    console(markup=False).print(table)

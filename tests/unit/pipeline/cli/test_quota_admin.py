@@ -103,6 +103,20 @@ def test_without_names_all_quotas_that_it_has_are_removed() -> None:
     assert "no quotas" in run(Broker(), "remove", "--user", "bob").output
 
 
+def test_what_an_entity_has_not_is_not_said_to_be_removed() -> None:
+    told = run(
+        Broker(),
+        "remove",
+        "consumer_byte_rate",
+        "producer_byte_rate",
+        "--user",
+        "alice",
+        "--default-client",
+    ).output
+    assert "Removed producer_byte_rate of" in told
+    assert "There was no consumer_byte_rate of" in told
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

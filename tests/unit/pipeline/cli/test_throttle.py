@@ -56,6 +56,15 @@ def test_who_sends_and_who_copies_is_throttled_and_nobody_else() -> None:
     assert admin.brokers == {b: dict.fromkeys(RATES, "500") for b in (1, 2, 3)}
 
 
+def test_a_move_that_is_throttled_already_stays_so_beside_another_one() -> None:
+    admin: Any = Configured()
+    throttle(admin, look(t=(1, 2)), {("t", 0): (2, 3)}, 500)
+    # Meanwhile the partition has all replicas, of before and to come.
+    throttle(admin, look(t=(1, 2, 3)), {("t", 0): (2, 3)}, 800)
+    assert admin.topics["t"] == {LEADERS: "0:1,0:2,0:3", FOLLOWERS: "0:3"}
+    assert admin.brokers == {b: dict.fromkeys(RATES, "800") for b in (1, 2, 3)}
+
+
 def test_all_of_it_goes_again_and_nothing_else() -> None:
     admin: Any = Configured()
     cluster = look(t=(1, 2), other=(1,))
