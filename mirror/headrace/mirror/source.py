@@ -110,6 +110,7 @@ class Source:
         self.began_ms = clock.now_ms()
         self.answered_ms: int | None = None
         self.problem = ""
+        self._is_another = False
         self.not_brought: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
         self.syncs: dict[str, SyncReport] = {}
@@ -196,6 +197,7 @@ class Source:
         cluster_id = answer.get("cluster_id") or ""
         reason = lineage.refusal_of_source(cluster_id, self._own_cluster, self._copied_from(self))
         self.cluster_id = cluster_id
+        self._is_another = reason is not None
         if reason is None:
             return False
         if self.problem != reason:
@@ -234,7 +236,8 @@ class Source:
         return SourceReport(
             name=self.config.name,
             bootstrap=self.config.bootstrap,
-            answered_ms=self.answered_ms,
+            # Its other connections may still get answers, from whoever that is.
+            answered_ms=None if self._is_another else self.answered_ms,
             problem=self.problem,
             is_aggregate=self.config.is_aggregate,
             checked_ms=self.checks.completed_ms,

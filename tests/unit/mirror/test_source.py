@@ -68,3 +68,35 @@ def test_brokers_that_say_nothing_are_asked_again_after_the_others(monkeypatch: 
 
     assert asyncio.run(run()) == [False, False, False, True, True]
     assert asked == [*SILENT, WELL, WELL]
+
+
+def test_another_cluster_at_the_address_is_told_as_a_source_that_is_not_reached() -> None:
+    config = SourceConfig(name="dc", bootstrap_servers=(WELL,), topics=re.compile(".*"))
+    clock = SimpleNamespace(now_ms=lambda: 5, monotonic_ms=lambda: 5)
+
+    async def run() -> list[tuple[int | None, str]]:
+        async with asyncio.TaskGroup() as tasks:
+            source = Source(
+                config,
+                Tunables(),
+                cast("Any", clock),
+                tasks,
+                "mirror",
+                lambda _: None,
+                own_cluster="OWN",
+                copied_from=lambda _: ["ONE"],
+                is_here=lambda _: False,
+            )
+            told = []
+            for cluster in ("ONE", "TWO", "ONE"):
+                refused = source._is_refused({"cluster_id": cluster})
+                source.problem = source.problem if refused else ""
+                # Its other connections get answers all the while.
+                source.heard(7)
+                told.append((source.report().answered_ms, source.report().problem))
+            return told
+
+    (first, other, again) = asyncio.run(run())
+    assert (first, again) == ((7, ""), (7, ""))
+    assert other[0] is None
+    assert "TWO" in other[1]

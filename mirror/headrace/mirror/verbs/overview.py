@@ -129,7 +129,7 @@ def _source_row(report: Report, source: SourceReport, now_ms: int) -> Row:
         "answered_seconds_ago": _seconds_ago(source.answered_ms, now_ms),
         "checked_seconds_ago": _seconds_ago(source.checked_ms, now_ms),
         "unchecked": source.unchecked,
-        "reason": silence or (source.check_problem if state == ANSWERS else source.problem) or None,
+        "reason": silence or source.problem or (source.check_problem if state == ANSWERS else None) or None,
     }
 
 

@@ -68,6 +68,12 @@ def test_a_copy_that_differs_needs_somebody_and_it_is_said_when_all_were_compare
     assert (source["checked_seconds_ago"], source["unchecked"], source["reason"]) == (5, 2, "it is away")
 
 
+def test_why_metadata_did_not_come_is_said_of_a_source_whose_connections_answer() -> None:
+    told = replace(EAST, problem="timed out", check_problem="it is away")
+    (source,) = overview(heard(report=replace(REPORT, sources=(told,))), {}, NOW)["sources"]
+    assert source["reason"] == "timed out"
+
+
 def test_a_copy_with_a_name_of_its_own_is_shown_by_it_and_one_that_lost_its_name_is_nobodys() -> None:
     found = Heard(
         leaders={("t", 0): 1, ("dc-east.west.t", 0): 1},
