@@ -151,3 +151,37 @@ def test_a_lag_is_unknown_where_nothing_is_committed(broker: DevCluster, topic: 
         "lag unknown (5 of 6 partitions have no committed offset"
         in headrace("describe", group, *where).stdout
     )
+
+
+def test_a_group_without_members_goes_on_where_a_person_says(
+    broker: DevCluster, topic: str, group: str
+) -> None:
+    where = ("--bootstrap", broker.bootstrap)
+
+    def reset(place: str, *more: str) -> list[tuple[int | None, int]]:
+        done = headrace("reset", group, "--to", place, *more, *where, "--json")
+        assert done.returncode == 0, done.stderr
+        return [(row["before"], row["offset"]) for row in json.loads(done.stdout)]
+
+    def offsets() -> list[int | None]:
+        told = json.loads(headrace("describe", group, *where, "--json").stdout)
+        return [row["offset"] for row in told["partitions"]]
+
+    nothing = headrace("reset", group, "--to", "earliest", *where)
+    assert (nothing.returncode, "has committed nothing" in nothing.stderr) == (1, True), nothing.stderr
+    assert reset("7", "--topic", topic) == [(None, 7)] * 6
+    assert reset("latest", "--dry-run") == [(7, 100)] * 6
+    assert offsets() == [7] * 6
+    assert reset("1000") == [(7, 100)] * 6
+    assert reset("2001-01-01") == [(100, 0)] * 6
+    assert reset("2999-01-01T00:00+02:00") == [(0, 100)] * 6
+    assert offsets() == [100] * 6
+    member = Member(broker, topic, group)
+    poll_until([member], lambda: member.consumer.assignment() != [], "an assignment")
+    refused = headrace("reset", group, "--to", "earliest", *where)
+    assert (refused.returncode, "has members" in refused.stderr) == (1, True), refused.stderr
+    member.close()
+    for wrong in ("soon", "-1"):
+        assert headrace("reset", group, "--to", wrong, *where).returncode == 2
+    gone = headrace("reset", group, "--to", "0", "--topic", "nosuch", *where)
+    assert (gone.returncode, "topic nosuch does not exist" in gone.stderr) == (1, True)

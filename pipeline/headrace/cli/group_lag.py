@@ -26,7 +26,7 @@ def rows_of(
 ) -> list[Row]:
     """One row a partition; its end and lag are None where nobody can tell. Raises ClickException."""
     keys = sorted(
-        {*committed, *owners, *_partitions_of(client, {topic for topic, _ in (*committed, *owners)})}
+        {*committed, *owners, *partitions_of(client, {topic for topic, _ in (*committed, *owners)})}
     )
     ends = _offsets(client, keys, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     untold = [key for key in keys if key not in committed and ends[key] is not None]
@@ -45,6 +45,22 @@ def rows_of(
             }
         )
     return rows
+
+
+def ends_of(
+    client: AdminClient, keys: list[PartitionKey]
+) -> tuple[dict[PartitionKey, int | None], dict[PartitionKey, int | None]]:
+    """Where logs begin, and where they end; None of a partition without a leader."""
+    starts = _offsets(client, keys, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    return starts, _offsets(client, keys, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+
+def first_since(
+    client: AdminClient, keys: list[PartitionKey], time_ms: int
+) -> dict[PartitionKey, int | None]:
+    """The first offset with a time from then on; None where there is none."""
+    found = _offsets(client, keys, OffsetSpec.for_timestamp(time_ms))
+    return {key: None if offset is None or offset < 0 else offset for key, offset in found.items()}
 
 
 def lag(offset: int | None, start: int | None, end: int | None) -> int | None:
@@ -74,7 +90,7 @@ def sentence(rows: list[Row]) -> str:
     )
 
 
-def _partitions_of(client: AdminClient, topics: set[str]) -> set[PartitionKey]:
+def partitions_of(client: AdminClient, topics: set[str]) -> set[PartitionKey]:
     known = asked("list topics", lambda: client.list_topics(timeout=TIMEOUT_SECONDS)).topics
     return {(topic, partition) for topic in topics if topic in known for partition in known[topic].partitions}
 

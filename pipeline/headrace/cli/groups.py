@@ -1,4 +1,4 @@
-"""`headrace groups`: list, describe and delete consumer groups, through the Kafka admin protocol."""
+"""`headrace groups`: list, describe, reset and delete consumer groups, through the Kafka admin protocol."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rich.table import Table
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.settings_file import client_settings
 from headrace.broker.console import console
-from headrace.cli import group_lag
+from headrace.cli import group_lag, group_reset
 from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
-from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option
+from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option, print_rows
 
-NO_GROUP = "DEAD"
+NO_GROUP, WITHOUT_MEMBERS = "DEAD", "EMPTY"
 
 
 @click.group(epilog="Example: headrace groups describe my-group --bootstrap 127.0.0.1:9092")
 def groups() -> None:
-    """List and describe consumer groups and their lag, delete empty ones."""
+    """List and describe consumer groups and their lag, reset and delete those without members."""
 
 
 @groups.command("list", epilog="Example: headrace groups list --bootstrap 127.0.0.1:9092 --json")
@@ -85,6 +85,71 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
         click.echo(json.dumps(answer))
     else:
         _print_description(answer)
+
+
+@groups.command(
+    "reset",
+    epilog="Example: headrace groups reset my-group --to 2026-11-28T06:00 --topic orders --bootstrap 127.0.0.1:9092",
+)
+@click.argument("group")
+@click.option(
+    "--to",
+    "text",
+    required=True,
+    metavar="PLACE",
+    help="earliest, latest, an offset, or a time such as 2026-11-28T06:00 (in UTC, where it says no other): the first message "
+    "from then on.",
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="A topic, all its partitions; without any, the partitions that the group has committed.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@bootstrap_option
+@json_option
+def reset(
+    group: str, text: str, topics: tuple[str, ...], dry_run: bool, bootstrap: Bootstrap, as_json: bool
+) -> None:
+    """Choose where a group without members goes on. An offset beyond a log becomes its nearer end."""
+    try:
+        place = group_reset.place_of(text)
+    except ValueError:
+        raise click.UsageError(
+            f"--to {text}: write earliest, latest, an offset, or a time such as 2026-11-28T06:00."
+        ) from None
+    await_coordinator(bootstrap, group)
+    client = admin_client(bootstrap)
+    described = asked(
+        f"describe group {group}",
+        client.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result,
+    )
+    if described.state.name not in (NO_GROUP, WITHOUT_MEMBERS):
+        raise click.ClickException(
+            f"group {group} has members (it is {described.state.name}): stop them; nothing was changed."
+        )
+    committed = _committed(client, group)
+    keys = group_reset.chosen(client, topics, committed)
+    if not keys:
+        raise click.ClickException(f"group {group} has committed nothing: name its topics with --topic.")
+    offsets = group_reset.offsets_at(client, keys, place)
+    if not dry_run:
+        group_reset.commit(client, group, offsets)
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "before": committed.get((topic, partition)),
+            "offset": offset,
+        }
+        for (topic, partition), offset in offsets.items()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_rows([{**row, "before": "-" if row["before"] is None else row["before"]} for row in rows])
 
 
 @groups.command("delete", epilog="Example: headrace groups delete my-group --bootstrap 127.0.0.1:9092")
