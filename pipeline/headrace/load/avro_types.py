@@ -133,12 +133,16 @@ def table_type(natural: pa.DataType) -> pa.DataType:
 
 
 def is_wider(wanted: pa.DataType, present: pa.DataType) -> bool:
-    """True when a table column has to be promoted for the wanted type (Iceberg: int to long, float to double)."""
+    """True when a table column has to be promoted for the wanted type (Iceberg: int to long, float to double, more digits)."""
+    if pa.types.is_decimal(wanted) and pa.types.is_decimal(present):
+        return bool(wanted.scale == present.scale and wanted.precision > present.precision)
     return (present, wanted) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def is_storable(wanted: pa.DataType, present: pa.DataType) -> bool:
-    """True when a value of the wanted type fits a column of the present type as it is (Avro's promotions)."""
+    """True when a value of the wanted type fits a column of the present type as it is (Avro's promotions, fewer digits)."""
+    if pa.types.is_decimal(wanted) and pa.types.is_decimal(present):
+        return bool(wanted.scale == present.scale and wanted.precision <= present.precision)
     wider: dict[pa.DataType, tuple[pa.DataType, ...]] = {
         pa.int32(): (pa.int64(), pa.float64()),
         pa.float32(): (pa.float64(),),

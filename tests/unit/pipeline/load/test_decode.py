@@ -194,6 +194,23 @@ def test_a_table_grows_for_new_and_wider_fields_only() -> None:
     assert not is_growing(narrow, shape_of(more))
 
 
+def decimal_field(precision: int, scale: int = 2) -> dict[str, Any]:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+    return field("amount", kind)
+
+
+def test_a_decimal_grows_by_digits_before_its_point_alone() -> None:
+    narrow, wide = mapped(record(decimal_field(10))), mapped(record(decimal_field(14)))
+    assert is_growing(wide, shape_of(narrow))
+    assert not is_growing(narrow, shape_of(wide))
+    with pytest.raises(UnsupportedSchemaError, match="field amount is"):
+        is_growing(mapped(record(decimal_field(14, 4))), shape_of(narrow))
+    (value,) = encoded(record(decimal_field(10)), [{"amount": decimal.Decimal("1.25")}])
+    rows = decode([value], narrow, shape_of(wide)).rows
+    assert rows.column("amount").to_pylist() == [decimal.Decimal("1.25")]
+    assert rows.schema.field("amount").type == pa.decimal128(14, 2)
+
+
 def test_a_field_that_changed_its_type_is_unsupported_and_named() -> None:
     changed = {**HEADER, "fields": [field("time", "string")]}
     writer = mapped(record(field("extra", "int"), field("header", changed)))

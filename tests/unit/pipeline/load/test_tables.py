@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import IntegrityError
 
 from headrace.load import tables
+from headrace.load.avro_types import WriterSchema, writer_schema
+from headrace.load.names import TOPIC_PARTITION
+from headrace.load.snapshot_files import relation
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "tables.md"
 
@@ -45,3 +52,25 @@ def test_a_table_keeps_all_properties_but_those_that_the_page_calls_the_loads_ow
     assert {key: properties[key] for key in tables.TABLE_PROPERTIES} == tables.TABLE_PROPERTIES
     page = PAGE.read_text(encoding="utf-8")
     assert [key for key in tables.TABLE_PROPERTIES if f"`{key}`" not in page] == []
+
+
+def test_a_decimal_gets_more_digits_and_files_of_before_are_read(catalog: Catalog) -> None:
+    def schema(precision: int) -> WriterSchema:
+        kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
+        return writer_schema(
+            precision, {"type": "record", "name": "R", "fields": [{"name": "amount", "type": kind}]}
+        )
+
+    tables.ensure_table(catalog, "sales")
+    amounts = [Decimal("1.25"), Decimal("123456789012.50")]
+    for precision, amount in zip((10, 14), amounts, strict=True):
+        table = tables.load_table(catalog, "sales")
+        tables.evolve(table, schema(precision))
+        table = tables.load_table(catalog, "sales")
+        columns = tables.arrow_schema(table)
+        there: dict[str, object] = {"_datacenter": "dc", "_topic": "sales", "_offset": precision}
+        there |= {TOPIC_PARTITION: 0, "_timestamp": datetime.fromtimestamp(0, UTC)}
+        row = dict.fromkeys(columns.names) | there | {"amount": amount}
+        table.append(pa.Table.from_pylist([row], schema=columns))
+    found = relation(duckdb.connect(), tables.load_table(catalog, "sales")).order("amount")
+    assert [value for (value,) in found.project("amount").fetchall()] == amounts
