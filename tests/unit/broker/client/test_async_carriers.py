@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from pathlib import Path
 from typing import Any
@@ -126,8 +127,9 @@ def test_a_handshake_that_nobody_answers_ends_with_the_time_out(
     security = ClientSecurity.of(tls_client_settings(tmp_path, authority))
 
     async def run() -> None:
-        async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-            await reader.read()
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.closing(writer):
+                await reader.read()
 
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             with pytest.raises(TimeoutError):

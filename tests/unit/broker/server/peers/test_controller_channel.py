@@ -105,8 +105,14 @@ def test_an_answer_is_not_waited_for_when_another_broker_became_controller() -> 
 
     async def script(channel: ControllerChannel) -> int:
         reached = asyncio.Event()
+        hanging: list[asyncio.StreamWriter] = []
+
+        def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            hanging.append(writer)
+            reached.set()
+
         with scripted_broker(new) as second:
-            server = await asyncio.start_server(lambda *_: reached.set(), "127.0.0.1", 0)
+            server = await asyncio.start_server(hang, "127.0.0.1", 0)
             async with server:
                 hung = server.sockets[0].getsockname()
                 cluster(metadata, 2, {2: hung, 3: second.address})
@@ -118,6 +124,8 @@ def test_an_answer_is_not_waited_for_when_another_broker_became_controller() -> 
                 asking = asyncio.gather(ask(channel), move(), return_exceptions=True)
                 failure, _ = await asking
                 assert isinstance(failure, TimeoutError)
+                for writer in hanging:
+                    writer.close()
                 return await ask(channel)
 
     def new(key: int, message: Any) -> Any:
