@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -36,6 +36,7 @@ from headrace.mirror.verbs import ordering
 from headrace.mirror.verbs.epoch_renewal import renew
 
 LOOK_SECONDS, RENEW_SECONDS = 0.3, 5.0
+MARK_ATTEMPTS_MAX = 20
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead", ""})
 ALL_GROUPS = re.compile(".*")
 FROM_SCRATCH = "delete the topic, and the mirror copies it anew"
@@ -266,12 +267,29 @@ async def order(here: ClusterClient, found: Plan) -> None:
         for cut in (cut for cut in found.cuts if cut.topic == topic):
             key = key_of(place_of(cut.topic, cut.partition), RESTORE)
             await ordering.publish(here, key, RESTORE, encode_restore(cut.order))
+        await _mark(here, topic, mark)
+
+
+async def _mark(here: ClusterClient, topic: str, mark: Mapping[str, str]) -> None:
+    """Set what makes a topic a copy, again where a broker dies meanwhile, which may have done it."""
+    failure: Exception | None = None
+    for attempt in range(MARK_ATTEMPTS_MAX):
         try:
+            if attempt:
+                await asyncio.sleep(LOOK_SECONDS)
+                await here.refresh()
             await here.set_topic_configs(topic, mark)
+        except FAILURES as error:
+            failure = error
         except KafkaError as error:
-            raise click.ClickException(
-                f"{topic} was not made a copy: {error}; give the same order again"
-            ) from error
+            failure = error
+            break
+        else:
+            return
+    reason = str(failure) or type(failure).__name__
+    raise click.ClickException(
+        f"{topic} was not made a copy: {reason}; give the same order again"
+    ) from failure
 
 
 async def until_done(here: ClusterClient, topics: Collection[str], timeout_seconds: float) -> None:

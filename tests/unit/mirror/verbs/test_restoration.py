@@ -92,6 +92,29 @@ def test_the_order_is_there_before_the_topic_is_a_copy_again() -> None:
     assert (world.plan().begun, world.plan().done) == ([], [T])
 
 
+def test_a_broker_that_dies_while_the_mark_is_set_is_followed_by_another_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(restoration, "LOOK_SECONDS", 0)
+    world = World()
+    world.there.configs = {"headrace.mirror.clusters": "WEST"}
+    plan, mark, tries = world.plan(), world.here.set_topic_configs, []
+
+    async def dies(topic: str, values: dict[str, str]) -> None:
+        tries.append(topic)
+        await mark(topic, values)
+        if len(tries) < deaths:
+            raise ConnectionError("the broker closed the connection")
+
+    monkeypatch.setattr(world.here, "set_topic_configs", dies)
+    deaths = 3
+    asyncio.run(restoration.order(cast("Any", world.here), plan))
+    assert (tries, world.here.configs["headrace.mirror.clusters"]) == ([T] * 3, "WEST,EAST")
+    deaths = 1_000
+    with pytest.raises(click.ClickException, match="closed the connection; give the same order again"):
+        asyncio.run(restoration.order(cast("Any", world.here), plan))
+
+
 def refused(world: World) -> str:
     with pytest.raises(click.ClickException) as caught:
         world.plan()
