@@ -23,7 +23,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ResetPoint:
     """One of an end's name, an offset and a time in milliseconds since 1970."""
 
     end: str = ""
@@ -31,14 +31,14 @@ class Place:
     time_ms: int | None = None
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> ResetPoint:
     """Understand what follows `--to`; raises ValueError."""
     if text in (EARLIEST, LATEST):
-        return Place(end=text)
+        return ResetPoint(end=text)
     if text.isdecimal():
-        return Place(offset=int(text))
+        return ResetPoint(offset=int(text))
     time = datetime.fromisoformat(text)
-    return Place(time_ms=int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
+    return ResetPoint(time_ms=int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def chosen(
@@ -56,7 +56,7 @@ def chosen(
     return sorted(found)
 
 
-def offsets_at(client: AdminClient, keys: list[PartitionKey], place: Place) -> dict[PartitionKey, int]:
+def offsets_at(client: AdminClient, keys: list[PartitionKey], place: ResetPoint) -> dict[PartitionKey, int]:
     """The offset of a place in each partition; raises ClickException where one has no leader."""
     starts, ends = ends_of(client, keys)
     times = {} if place.time_ms is None else first_since(client, keys, place.time_ms)
