@@ -58,10 +58,7 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """
     await_coordinator(bootstrap, group)
     client = admin_client(bootstrap)
-    described = asked(
-        f"describe group {group}",
-        client.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result,
-    )
+    described = _described(client, group)
     committed = _committed(client, group)
     if described.state.name == NO_GROUP and not committed:
         raise click.ClickException(
@@ -122,10 +119,7 @@ def reset(
         ) from None
     await_coordinator(bootstrap, group)
     client = admin_client(bootstrap)
-    described = asked(
-        f"describe group {group}",
-        client.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result,
-    )
+    described = _described(client, group)
     if described.state.name not in (NO_GROUP, WITHOUT_MEMBERS):
         raise click.ClickException(
             f"group {group} has members (it is {described.state.name}): stop them; nothing was changed."
@@ -204,6 +198,14 @@ def migrate(
         click.echo(
             f"moved {len(moved)} offsets of {group}, dropped {len(dropped)} of partitions that are no more"
         )
+
+
+def _described(client: AdminClient, group: str) -> Any:
+    """The group's state and members; one that is not there is dead."""
+    return asked(
+        f"describe group {group}",
+        client.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result,
+    )
 
 
 def _committed(client: AdminClient, group: str) -> dict[tuple[str, int], int]:

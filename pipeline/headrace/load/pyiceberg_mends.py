@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluationVisitor
@@ -37,7 +38,7 @@ def _map_with_nulls(
 def _with_nulls_of(there: pa.Array | None, found: pa.Array | None) -> pa.Array | None:
     if there is None or found is None or there.null_count == found.null_count:
         return found
-    places = pa.array(range(len(found)), type=pa.int64())
+    places = pa.array(np.arange(len(found)))
     return found.take(pc.if_else(there.is_valid(), places, None))
 
 
