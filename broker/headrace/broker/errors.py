@@ -178,6 +178,11 @@ def error_of(code: int, message: str = "") -> KafkaError:
     return error
 
 
+def reason_of(error: BaseException) -> str:
+    """Why something failed, for people: most that run out of time say nothing themselves."""
+    return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
+
+
 class UnknownServerError(KafkaError):
     code = ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -18,7 +18,7 @@ from headrace.broker.build_info import BuildInfo
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.clock import SystemClock
 from headrace.broker.config.keys import ConfigurationError
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, reason_of
 from headrace.broker.page_server import PageServer
 from headrace.broker.server.status.metrics_page import MetricsPage
 from headrace.broker.server.status.process_metrics import ProcessMetrics
@@ -117,7 +117,7 @@ class Member:
         except (*FAILURES, KafkaError) as error:
             raise CannotStartError(
                 f"the target at {self._config.properties[BOOTSTRAP_KEY]} does not answer as it should "
-                f"({error or type(error).__name__}): check {BOOTSTRAP_KEY} and that its brokers run"
+                f"({reason_of(error)}): check {BOOTSTRAP_KEY} and that its brokers run"
             ) from error
         try:
             self._connected = await service.connect_to_its_own(self.cluster)

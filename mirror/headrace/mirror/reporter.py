@@ -12,8 +12,10 @@ from typing import Protocol
 from headrace.mirror.aggregate.group import Group
 from headrace.mirror.copy.copier import Copier, Phase
 from headrace.mirror.memory.reports import (
+    NOT_LISTED,
     REPORT_INTERVAL_MS,
     SILENT_AFTER_MS,
+    WAITING,
     AggregateReport,
     PartitionReport,
     Report,
@@ -23,7 +25,6 @@ from headrace.mirror.memory.reports import (
 )
 from headrace.mirror.source import Source
 
-NOT_LISTED, WAITING = "not listed", "waiting"
 NOT_READ = "what is known of the copy cannot be read from headrace.mirror, or not be written there"
 
 

@@ -18,7 +18,7 @@ from uuid import UUID
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
 from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
-from headrace.broker.errors import ErrorCode, KafkaError, error_of
+from headrace.broker.errors import ErrorCode, KafkaError, error_of, reason_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
 from headrace.broker.wire.client.repeated import Repeated
@@ -181,7 +181,7 @@ class Source:
             self.forget_link()
             self._note_failed()
             self._patience_seconds *= 2
-            self.problem = shortened(str(error) or type(error).__name__)
+            self.problem = shortened(reason_of(error))
             logger.warning("source does not answer", source=self.config.name, reason=repr(error))
             return False
         self.heard(self.clock.now_ms())

@@ -72,7 +72,8 @@ class Targets:
             return ""
         try:
             async with asyncio.timeout(TOPIC_TIMEOUT_MS / 1000):
-                standing = await self._standing(name, mark, led)
+                # A copy that was promoted a moment ago gets nothing more.
+                standing = await self._standing(name, mark, led, is_fresh=len(known) < count)
         except (TimeoutError, KafkaError) as error:
             return f"cannot be looked at: {str(error) or 'ZooKeeper does not answer'}"
         if standing is Standing.FOREIGN and led:
@@ -107,11 +108,13 @@ class Targets:
         }
         return {name: reason for name, reason in reasons.items() if reason}
 
-    async def _standing(self, name: str, mark: Mapping[str, str], led: Collection[Partition]) -> Standing:
-        """What a topic that is there is; a copy that was found marked is looked at again from time to time."""
+    async def _standing(
+        self, name: str, mark: Mapping[str, str], led: Collection[Partition], *, is_fresh: bool
+    ) -> Standing:
+        """What a topic that is there is; a copy that was found marked is looked at again from time to time, or afresh."""
         topic_id = self._host.metadata.topic_id(name)
         now_ms = self._host.clock.monotonic_ms()
-        if name in self._marked:
+        if name in self._marked and not is_fresh:
             *known, since_ms = self._marked[name]
             if known == [topic_id, mark] and now_ms - since_ms < MARK_MAX_AGE_MS:
                 return Standing.COPY

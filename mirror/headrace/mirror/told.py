@@ -12,13 +12,16 @@ from contextlib import asynccontextmanager
 import click
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.config.copies import MIRROR_REMOTE
-from headrace.broker.errors import KafkaError
+from headrace.broker.config.copies import MIRROR_CLUSTERS, MIRROR_REMOTE
+from headrace.broker.errors import KafkaError, reason_of
+from headrace.mirror import lineage
 from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.lineage import Standing
 from headrace.mirror.memory import findings, reports
 from headrace.mirror.memory.findings import CopyFinding
+from headrace.mirror.memory.orders import Promoted
 from headrace.mirror.memory.own_topics import FINDINGS, SOURCES, STATES
-from headrace.mirror.memory.reports import Report
+from headrace.mirror.memory.reports import Report, SourceReport
 from headrace.mirror.memory.state import State, topic_of
 from headrace.mirror.memory.states import States
 from headrace.mirror.names import CopyNames, named_of
@@ -65,6 +68,21 @@ async def names_of(client: ClusterClient) -> CopyNames:
     return named_of(await client.configs_of(sorted({topic for topic, _ in client.leaders}), (MIRROR_REMOTE,)))
 
 
+async def promoted_of(client: ClusterClient, known: States) -> dict[str, Promoted]:
+    """What the topics that were promoted, and are no copies again, were copies of."""
+    found = {
+        topic: was
+        for topic in {topic for topic, _ in client.leaders}
+        if (was := known.promoted_of(topic)) is not None
+    }
+    configs = await client.configs_of(sorted(found), (MIRROR_CLUSTERS,))
+    return {
+        topic: was
+        for topic, was in found.items()
+        if lineage.standing(configs.get(topic, {}), is_remembered=False) is Standing.FORMER
+    }
+
+
 async def reports_of(client: ClusterClient) -> dict[int, Report]:
     """Broker → its newest report; earlier versions wrote to partitions of their own."""
     found: dict[int, Report] = {}
@@ -88,11 +106,9 @@ async def findings_of(
     return [found for records in by_partition.values() for found in findings.decoded(records, passed_over)]
 
 
-async def bootstrap_of(client: ClusterClient, source: str) -> str:
-    """The addresses of a source that a broker mirrors; raises ClickException for another one."""
-    known = {
-        told.name: told.bootstrap for report in (await reports_of(client)).values() for told in report.sources
-    }
+async def source_of(client: ClusterClient, source: str) -> SourceReport:
+    """What a broker tells of a source that it mirrors; raises ClickException for another one."""
+    known = {told.name: told for report in (await reports_of(client)).values() for told in report.sources}
     if source not in known:
         names = ", ".join(sorted(known)) or "none"
         raise click.ClickException(f"no broker mirrors a source {source}; there are: {names}")
@@ -102,13 +118,24 @@ async def bootstrap_of(client: ClusterClient, source: str) -> str:
 @asynccontextmanager
 async def source_client(client: ClusterClient, source: str) -> AsyncIterator[ClusterClient]:
     """A source that a broker mirrors; raises ClickException for another one, and for one that does not answer."""
-    bootstrap = await bootstrap_of(client, source)
+    bootstrap = (await source_of(client, source)).bootstrap
     there = client_of(source, bootstrap)
     try:
         await there.refresh()
     except (*FAILURES, KafkaError) as error:
         raise click.ClickException(
-            f"{source} at {bootstrap} does not answer ({str(error) or type(error).__name__}): see that its brokers run"
+            f"{source} at {bootstrap} does not answer ({reason_of(error)}): see that its brokers run"
         ) from error
     with contextlib.closing(there):
+        yield there
+
+
+@asynccontextmanager
+async def copied_source_client(client: ClusterClient, source: str) -> AsyncIterator[ClusterClient]:
+    """As `source_client`; raises ClickException, too, for a source that is brought into aggregates: it has no copies."""
+    if (await source_of(client, source)).is_aggregate:
+        raise click.ClickException(
+            f"{source} is brought into aggregates, and has no copies: give the name under which it is copied, if it has one"
+        )
+    async with source_client(client, source) as there:
         yield there

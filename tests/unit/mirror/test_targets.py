@@ -92,9 +92,10 @@ class World:
         )
         self.source_has("orders", {"cleanup.policy": "delete"})
 
-    def source_has(self, name: str, configs: Mapping[str, str]) -> None:
+    def source_has(self, name: str, configs: Mapping[str, str], *, partition_count: int = 2) -> None:
+        partitions = dict.fromkeys(range(partition_count), (1, 0))
         self.source.topics[name] = SourceTopic(
-            name=name, topic_id=UUID(int=5), partitions={0: (1, 0), 1: (1, 0)}, configs=configs
+            name=name, topic_id=UUID(int=5), partitions=partitions, configs=configs
         )
 
     def look(self) -> list[Any]:
@@ -125,6 +126,14 @@ def test_a_copy_grows_with_its_source_and_is_looked_at_from_time_to_time() -> No
     world.now_ms += MARK_MAX_AGE_MS
     assert world.look() == []
     assert world.cluster.looks == 2
+
+
+def test_a_copy_that_was_promoted_a_moment_ago_gets_no_partitions_of_its_source() -> None:
+    world = World({NAME: (2, COPY)})
+    assert world.look() == []
+    world.cluster.topics[NAME] = 2, FORMER
+    world.source_has("orders", {"cleanup.policy": "delete"}, partition_count=3)
+    assert world.look() == []
 
 
 def test_a_copy_from_before_copies_were_marked_is_marked() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
-from headrace.broker.errors import KafkaError, error_of
+from headrace.broker.errors import KafkaError, error_of, reason_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k01_fetch
 from headrace.broker.wire.client.view import Address
@@ -105,7 +105,7 @@ class Puller:
                 node=self._node,
                 reason=repr(error),
             )
-            self._failed(taken, str(error) or type(error).__name__)
+            self._failed(taken, reason_of(error))
             return False
         except Exception as error:
             logger.failure("aggregate failed", error, source=self._source.config.name, node=self._node)

@@ -36,7 +36,7 @@ from headrace.mirror.memory.state import topic_of
 from headrace.mirror.source_access import client_of
 from headrace.mirror.sync import group_offsets
 from headrace.mirror.sync.groups import GroupMove
-from headrace.mirror.told import folded, names_of, newest, reports_of, source_client
+from headrace.mirror.told import copied_source_client, folded, names_of, newest, promoted_of, reports_of
 from headrace.mirror.verbs import cut_transactions, ordering, overview, promotion
 from headrace.mirror.verbs.ordering import Offsets
 from headrace.mirror.verbs.promotion import SILENT, Source, Standing
@@ -93,6 +93,7 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
             "begins at",
             "reason",
         ),
+        "promoted": ("topic that was promoted", "copied from", "cluster"),
         "aggregates": ("source", "brought into", "partition", "owner", "state", "lag", "reason"),
         "syncs": (
             "source",
@@ -158,9 +159,7 @@ def resume(topic: str, partition: int | None, bootstrap: Bootstrap, dry_run: boo
         ):
             click.echo(line)
         return
-    reason = run(bootstrap, lambda client: ordering.resume(client, topic, partition, dry_run=dry_run))
-    verb = "would go on" if dry_run else "goes on"
-    click.echo(f"{topic}-{partition} {verb}; it had stopped because {reason}.")
+    click.echo(run(bootstrap, lambda client: ordering.resume(client, topic, partition, dry_run=dry_run)))
 
 
 @mirror.command(
@@ -244,12 +243,17 @@ def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: Bootstrap, dry
     """
 
     async def work(client: ClusterClient) -> list[GroupMove]:
-        async with source_client(client, source) as there:
+        async with copied_source_client(client, source) as there:
             found = await group_offsets.moves(client, there, source, pattern)
         return found if dry_run else await group_offsets.bring(client, found)
 
-    for move in run(bootstrap, work):
+    moves = run(bootstrap, work)
+    for move in moves:
         click.echo(group_offsets.told(move, dry_run=dry_run))
+    if not moves:
+        click.echo(
+            f"No group of {source} that matches has committed an offset of a topic that has a copy here."
+        )
 
 
 mirror.add_command(sync_acls)
@@ -274,6 +278,7 @@ async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
         reports=await reports_of(client),
         paused=frozenset(topic for topic, _ in client.leaders if known.is_paused(topic)),
         left_out=left_out(known, {topic for topic, _ in client.leaders}, names),
+        promoted=await promoted_of(client, known),
         names=names,
     )
     source_ends = await _source_ends(overview.bootstraps(heard))

@@ -12,7 +12,7 @@ import click
 from headrace.broker.client import bootstrap_option as options
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, reason_of
 from headrace.mirror.cluster_client import ClusterClient
 
 Answer = TypeVar("Answer")
@@ -59,6 +59,6 @@ def run(bootstrap: Bootstrap, work: Callable[[ClusterClient], Awaitable[Answer]]
         return asyncio.run(with_client())
     except (*FAILURES, KafkaError) as error:
         raise click.ClickException(
-            f"the cluster at {bootstrap} does not answer ({error or type(error).__name__}): "
+            f"the cluster at {bootstrap} does not answer ({reason_of(error)}): "
             "check --bootstrap and that its brokers run"
         ) from error

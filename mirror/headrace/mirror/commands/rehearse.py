@@ -14,7 +14,7 @@ from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.commands.options import bootstrap_option, groups_option, json_option, run
 from headrace.mirror.sync import group_offsets
 from headrace.mirror.sync.groups import refusal
-from headrace.mirror.told import source_client
+from headrace.mirror.told import copied_source_client
 from headrace.mirror.verbs import rehearsal
 from headrace.mirror.verbs.rehearsal import COUNTS, Row, SourceLogs
 
@@ -50,7 +50,7 @@ def rehearse(source: str, pattern: re.Pattern[str], as_json: bool, bootstrap: Bo
 
 
 async def _rehearse(client: ClusterClient, source: str, pattern: re.Pattern[str]) -> list[Row]:
-    async with source_client(client, source) as there:
+    async with copied_source_client(client, source) as there:
         copies, looks = await group_offsets.look(client, there, source, pattern)
         places = sorted({place for one in looks for place in one.committed})
         starts, ends = await there.log_starts(places), await there.log_ends(places)

@@ -8,6 +8,7 @@ from headrace.broker.client.bootstrap import Bootstrap
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.commands.options import bootstrap_option, dry_run_option, run
 from headrace.mirror.verbs import restoration, reversal
+from headrace.mirror.verbs.reversal import Reversal
 
 
 @click.command(epilog="Example: headrace mirror reverse offline pageviews --yes --bootstrap 127.0.1.1:9092")
@@ -26,19 +27,23 @@ def reverse(
 
     \b
     --bootstrap names the cluster that was given up and is back; SOURCE is the one that took over, in its mirror.sources.
-    Without --yes it says what would be cut, and does nothing; without a TOPIC it is about all that were promoted there.
+    Without --yes it says what would be cut, and does nothing; without a TOPIC it is about all that were promoted there,
+    but those that cannot be copied back: they are named, and it exits 1.
     `headrace mirror promote` is the way back, once producers have moved.
     """
-    for line in run(
+    found = run(
         bootstrap, lambda client: _reverse(client, source, topics, timeout, is_meant=yes and not dry_run)
-    ):
-        click.echo(line)
+    )
+    for unfit in found.unfit:
+        click.echo(f"{unfit.topic} is left out: {unfit.reason}.", err=True)
+    if found.unfit:
+        raise click.exceptions.Exit(1)
 
 
 async def _reverse(
     client: ClusterClient, source: str, topics: tuple[str, ...], timeout_seconds: float, *, is_meant: bool
-) -> list[str]:
-    """What to say at the end; raises ClickException."""
+) -> Reversal:
+    """What came of it, which is said; raises ClickException."""
     found = await reversal.plan(client, source, topics)
     plan, missing = found.plan, found.missing
     for line in (*plan.cuts, *plan.readers):
@@ -50,8 +55,13 @@ async def _reverse(
         if wanted:
             await restoration.until_done(client, wanted, timeout_seconds)
     done = f"is copied from {source} now" if is_meant else f"would be copied from {source}, with --yes"
-    return [
+    said = [
         *(f"{topic} is a copy already." for topic in plan.done),
         *(f"{topic} is not here: it {'is' if is_meant else 'would be'} made anew." for topic in missing),
         *(f"{topic} {done}." for topic in (*wanted, *missing)),
     ]
+    if not said and not found.unfit:
+        said = [f"{source} has no topic that was promoted from a copy of one of this cluster's."]
+    for line in said:
+        click.echo(line)
+    return found

@@ -6,11 +6,11 @@ import click
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, reason_of
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.commands.options import bootstrap_option, dry_run_option, run
 from headrace.mirror.sync import acl_grants, acls
-from headrace.mirror.told import source_client
+from headrace.mirror.told import copied_source_client
 
 
 @click.command("sync-acls", epilog="Example: headrace mirror sync-acls dc-east --bootstrap 127.0.3.1:9092")
@@ -29,13 +29,13 @@ def sync_acls(source: str, bootstrap: Bootstrap, dry_run: bool) -> None:
 
 
 async def _sync(client: ClusterClient, source: str, *, dry_run: bool) -> list[str]:
-    async with source_client(client, source) as there:
+    async with copied_source_client(client, source) as there:
         try:
             found = await acl_grants.moves(client, there, source)
             if not dry_run:
                 await acl_grants.bring(client, found)
         except (*FAILURES, KafkaError) as error:
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             raise click.ClickException(f"access control lists are not brought: {reason}") from error
     changed = [acls.told(each) for each in found if each.added or each.removed]
     verb = "would be" if dry_run else "are"

@@ -12,7 +12,7 @@ from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.commands.options import bootstrap_option, dry_run_option, run
 from headrace.mirror.sync import configs
 from headrace.mirror.sync.configs import SYNCED_CONFIGS
-from headrace.mirror.told import names_of, source_client
+from headrace.mirror.told import copied_source_client, names_of
 
 
 @click.command(
@@ -38,7 +38,7 @@ async def _sync(client: ClusterClient, source: str, *, dry_run: bool) -> list[st
     topics = sorted({topic for topic, _ in client.leaders if names.source_of(topic) == source})
     here = await client.configs_of(topics, (*SYNCED_CONFIGS, MIRROR_CLUSTERS))
     copies = {topic: names.original_of(topic) for topic in topics if lineage.clusters_of(here.get(topic, {}))}
-    async with source_client(client, source) as other:
+    async with copied_source_client(client, source) as other:
         there = await other.configs_of(list(copies.values()), SYNCED_CONFIGS)
     said = []
     for name, original in copies.items():

@@ -13,7 +13,7 @@ import click
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.copies import MIRROR_CLUSTERS, MIRROR_REMOTE
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, reason_of
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
 from headrace.mirror.cluster_client import ClusterClient
@@ -66,7 +66,7 @@ async def plan(
             async with sources[name]() as there:
                 look = await _Look.at(there, mine, since_ms, names)
         except (*FAILURES, KafkaError) as error:
-            reason = f"{name} at {bootstraps[name]} does not answer ({error or type(error).__name__})"
+            reason = f"{name} at {bootstraps[name]} does not answer ({reason_of(error)})"
             found += [_refused(place, name, reason) for place in mine]
         else:
             found += [look.plan(place, copies, states, passed) for place in mine]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_of
+from headrace.broker.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_of, reason_of
 from headrace.broker.wire.client.view import is_moved
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.cluster_client import ClusterClient
@@ -51,7 +51,7 @@ class ReadError(Exception):
     """A side cannot be read on, in a sentence; `is_silent`: its cluster does not answer."""
 
     def __init__(self, side: Side, failure: Exception) -> None:
-        super().__init__(f"the {side} cannot be read: {failure or type(failure).__name__}")
+        super().__init__(f"the {side} cannot be read: {reason_of(failure)}")
         self.side = side
         self.is_silent = not isinstance(failure, KafkaError)
 

@@ -23,6 +23,7 @@ AGGREGATES_MAX = 250
 """Partitions of aggregates that one report lists."""
 REASON_LENGTH_MAX = 300
 ANSWERS, SILENT, NEVER_REACHED = "answers", "silent", "never reached"
+NOT_LISTED, WAITING = "not listed", "waiting"
 GROUPS, CONFIGS, ACLS = "groups", "configs", "acls"
 
 

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.errors import ErrorCode, KafkaError, reason_of
 from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.batches import Record
@@ -99,7 +99,7 @@ class StateReader:
             self._positions.pop(number, None)
             self._journal.reread(number)
             self._due.set()
-        problem = str(error) or type(error).__name__
+        problem = reason_of(error)
         if number == WRITTEN_PARTITION and problem != self._problem:
             logger.warning("mirror's topic cannot be read", topic=STATES, partition=number, reason=problem)
             self._problem = problem

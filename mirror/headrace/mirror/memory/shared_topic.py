@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.errors import ErrorCode, KafkaError, StorageError
+from headrace.broker.errors import ErrorCode, KafkaError, StorageError, reason_of
 from headrace.broker.server.embedding import EmbeddingHost, NewTopic
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.batches import Record, encode_batch
@@ -159,7 +159,7 @@ class Writer:
             raise StorageError(f"topic {self._topic} was deleted; it is made anew")
         if isinstance(error, KafkaError) and error.code in _FORGOTTEN:
             self._producer = None
-        problem = str(error) or type(error).__name__
+        problem = reason_of(error)
         if problem != self._problem:
             logger.warning(
                 "mirror's topic cannot be written to, it is tried again and again",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.broker.client.asynchronous import AsyncLink
-from headrace.broker.errors import ErrorCode, OffsetOutOfRangeError, error_of
+from headrace.broker.errors import ErrorCode, OffsetOutOfRangeError, error_of, reason_of
 from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k02_list_offsets
@@ -108,7 +108,7 @@ class Checker:
 
     def _failed(self, turn: _Turn, error: Exception) -> None:
         self._close()
-        reason = f"{turn.lead.place.decode()} cannot be compared: {error or type(error).__name__}"
+        reason = f"{turn.lead.place.decode()} cannot be compared: {reason_of(error)}"
         if self._plan.problem != shortened(reason):
             logger.warning("copy cannot be compared", source=self._source.config.name, reason=reason)
         self._plan.problem = shortened(reason)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, reason_of
 from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
 from headrace.mirror.cluster_client import ClusterClient
@@ -61,7 +61,7 @@ async def _round(host: EmbeddingHost, source: Source, sync: Sync) -> SyncReport:
         async with here, there:
             return await sync.bring(here, there)
     except (*FAILURES, KafkaError) as error:
-        told = failed(source.config.name, sync.what, before, str(error) or type(error).__name__)
+        told = failed(source.config.name, sync.what, before, reason_of(error))
         if before is None or before.problem != told.problem:
             logger.warning(f"{sync.title} are not brought", source=told.source, reason=told.problem)
         return told

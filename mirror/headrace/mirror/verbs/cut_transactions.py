@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import click
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.errors import ErrorCode, KafkaError, error_of
+from headrace.broker.errors import ErrorCode, KafkaError, error_of, reason_of
 from headrace.broker.wire.api import k27_write_txn_markers, k61_describe_producers, k66_list_transactions
 from headrace.broker.wire.batches import iter_batches
 from headrace.broker.wire.client.view import NO_LEADER, by_leader
@@ -166,7 +166,7 @@ async def end_all(
             found = await listed(client, topics, lambda cut: cut.place in of_source)
             problem = await _abort(client, found) or _without_leader(client, topics)
         except (*FAILURES, KafkaError) as error:
-            found, problem = [], str(error) or type(error).__name__
+            found, problem = [], reason_of(error)
         ended |= {cut.place for cut in found}
         quiet_looks = 0 if found or problem else quiet_looks + 1
         if quiet_looks == QUIET_LOOKS:

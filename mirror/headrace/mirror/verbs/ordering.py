@@ -14,11 +14,12 @@ from headrace.broker.errors import ErrorCode
 from headrace.mirror.aggregate.stream import Rot
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.memory import orders, state
+from headrace.mirror.memory.findings import CopyFinding, Kind
 from headrace.mirror.memory.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.memory.reports import AggregateReport
 from headrace.mirror.memory.state import SkipOrder, State, topic_of
 from headrace.mirror.questions import UNKNOWN
-from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, states_of
+from headrace.mirror.told import folded, newest, reports_of, source_of, states_of
 from headrace.mirror.verbs import overview
 
 Offsets = tuple[int, int]
@@ -34,6 +35,7 @@ async def _state_of(client: ClusterClient, topic: str, partition: int) -> State:
 
 
 async def resume(client: ClusterClient, topic: str, partition: int, *, dry_run: bool = False) -> str:
+    """Order that a stopped copy goes on; answers what to say of it."""
     found = await _state_of(client, topic, partition)
     if found.rotten is not None:
         raise click.ClickException(
@@ -45,7 +47,24 @@ async def resume(client: ClusterClient, topic: str, partition: int, *, dry_run: 
         raise click.ClickException(f"{topic}-{partition} is not stopped, there is nothing to resume")
     if not dry_run:
         await _order(client, topic, partition, state.RESUME, state.encode_resume(found.stopped))
-    return f"{found.stopped.kind}: {found.stopped.reason}"
+    verb = "would go on" if dry_run else "goes on"
+    stop = f"{topic}-{partition} {verb}; it had stopped because {found.stopped.kind}: {found.stopped.reason}."
+    return " ".join((stop, *_cost(found.stopped)))
+
+
+def _cost(stopped: CopyFinding) -> list[str]:
+    """What a resume passes over, in a sentence, if it is anything."""
+    first, last = stopped.first_offset, stopped.last_offset
+    if last < first:
+        return []
+    if stopped.kind is Kind.GAP:
+        return [f"Offsets {first} to {last}, which the source no longer has, are never in the copy."]
+    if stopped.kind in (Kind.TRUNCATION, Kind.RECREATION):
+        return [
+            f"The source's new messages at offsets {first} to {last} are never in the copy, which waits until the source is "
+            "past them; to have them, delete the topic here instead, and the mirror copies it anew."
+        ]
+    return []
 
 
 async def skip(
@@ -178,7 +197,7 @@ async def choose(client: ClusterClient, source: str, pattern: str | None) -> Non
 
 
 async def limit(client: ClusterClient, source: str, bytes_per_second: int | None, *, dry_run: bool) -> None:
-    await bootstrap_of(client, source)
+    await source_of(client, source)
     if not dry_run:
         value = orders.encode_limit(bytes_per_second)
         await publish(client, orders.key_of(source, orders.LIMIT), orders.LIMIT, value)

@@ -16,10 +16,13 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.config import AGGREGATE, COPY
 from headrace.mirror.copy.copier import PAUSED
 from headrace.mirror.memory.findings import CopyFinding
+from headrace.mirror.memory.orders import Promoted
 from headrace.mirror.memory.reports import (
     ANSWERS,
     LISTED_MAX,
+    NOT_LISTED,
     STALE_AFTER_MS,
+    WAITING,
     AggregateReport,
     Report,
     SourceReport,
@@ -32,8 +35,9 @@ from headrace.mirror.questions import UNKNOWN
 NO_LEADER = -1
 NOT_MIRRORED, LEFT_OUT = "not mirrored", "left out"
 BROUGHT, FAILS = "brought", "fails"
-AGGREGATE_IN_ORDER = frozenset({"copying", "locating", PAUSED})
-IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, LEFT_OUT, PAUSED})
+COPYING = "copying"
+AGGREGATE_IN_ORDER = frozenset({COPYING, "locating", PAUSED})
+IN_ORDER = frozenset({COPYING, NOT_LISTED, NOT_MIRRORED, LEFT_OUT, PAUSED})
 """What a person decided: a topic that was deleted at its source, is left out or paused, a source that is no longer configured."""
 Row = dict[str, Any]
 
@@ -50,6 +54,8 @@ class Heard:
     """Topics whose copies were told to pause."""
     left_out: frozenset[str] = frozenset()
     """Topics whose copies are not among those that were chosen."""
+    promoted: Mapping[str, Promoted] = field(default_factory=dict)
+    """Topics that were copies, with what they were copies of."""
     names: CopyNames = field(default_factory=CopyNames)
 
 
@@ -62,8 +68,8 @@ def bootstraps(heard: Heard) -> dict[str, str]:
 
 
 def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms: int) -> dict[str, list[Row]]:
-    """The rows of the tables `sources`, `topics`, `partitions`, `aggregates` and `syncs`; `source_ends` by source and
-    `<topic>-<partition>`.
+    """The rows of the tables `sources`, `topics`, `partitions`, `promoted`, `aggregates` and `syncs`; `source_ends` by source
+    and `<topic>-<partition>`.
     """
     reports = [report for _, report in sorted(heard.reports.items())]
     not_brought = {(t.source, t.topic): t.reason for report in reports for t in report.topics}
@@ -76,6 +82,10 @@ def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms:
         "partitions": [
             _partition_row(place, heard, source_ends.get(heard.names.source_of(place[0]), {}), now_ms)
             for place in _places(heard)
+        ],
+        "promoted": [
+            {"topic": topic, "source": heard.names.source_of(topic), "cluster": was.cluster or None}
+            for topic, was in sorted(heard.promoted.items())
         ],
         "aggregates": [_aggregate_row(report, told, now_ms) for report, told in _aggregates(reports)],
         "syncs": [_sync_row(report, sync, now_ms) for report, sync in _syncs(reports)],
@@ -96,7 +106,7 @@ def is_in_order(found: Mapping[str, Collection[Row]]) -> bool:
 def is_within(found: Mapping[str, Collection[Row]], lag_max: int | None) -> bool:
     """Whether every copy that is being made, or aggregate, is known to be at most that far behind its source."""
     rows = [*found["partitions"], *found["aggregates"]]
-    lags = [row["lag"] for row in rows if row["state"] == "copying"]
+    lags = [row["lag"] for row in rows if row["state"] == COPYING]
     return lag_max is None or all(lag is not None and lag <= lag_max for lag in lags)
 
 
@@ -207,7 +217,15 @@ def _partition_row(place: PartitionKey, heard: Heard, source_ends: Mapping[str, 
     state, reason = _condition(place, heard, found, now_ms)
     lag = None
     if own_end is not None and source_end is not None:
-        lag = max(0, source_end - (own_end if found is None else found.next_offset(own_end)))
+        next_offset = own_end if found is None else found.next_offset(own_end)
+        lag = max(0, source_end - next_offset)
+        if (
+            found is not None
+            and found.resumed_at == own_end
+            and source_end < next_offset
+            and state == COPYING
+        ):
+            state, reason, lag = WAITING, _passed_over(place, next_offset), None
     return {
         "topic": topic,
         "partition": partition,
@@ -218,6 +236,14 @@ def _partition_row(place: PartitionKey, heard: Heard, source_ends: Mapping[str, 
         "begins_at": None if found is None else found.begins_at,
         "reason": reason or None,
     }
+
+
+def _passed_over(place: PartitionKey, next_offset: int) -> str:
+    """Why a resumed copy takes nothing of a source whose log is shorter."""
+    return (
+        f"it was resumed, and takes nothing before its source is past offset {next_offset}: "
+        f"to have what the source has, delete {place[0]} here, and the mirror copies it anew"
+    )
 
 
 def _condition(place: PartitionKey, heard: Heard, found: State | None, now_ms: int) -> tuple[str, str]:
@@ -265,4 +291,4 @@ def _progress(place: PartitionKey, heard: Heard, now_ms: int) -> tuple[str, str]
         return told.state, told.reason
     if len(report.partitions) >= LISTED_MAX:
         return "unknown", f"its broker lists only the first {LISTED_MAX} partitions that wait"
-    return "copying", ""
+    return COPYING, ""

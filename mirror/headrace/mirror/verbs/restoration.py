@@ -17,7 +17,7 @@ from uuid import UUID
 import click
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.errors import KafkaError, OffsetOutOfRangeError
+from headrace.broker.errors import KafkaError, OffsetOutOfRangeError, reason_of
 from headrace.broker.wire.batches import iter_batches
 from headrace.broker.wire.client.view import NO_LEADER
 from headrace.broker.wire.partitions import PartitionKey
@@ -31,7 +31,7 @@ from headrace.mirror.memory.orders import Promoted
 from headrace.mirror.memory.state import NO_ID, RESTORE, RestoreOrder, encode_restore, key_of, place_of
 from headrace.mirror.memory.states import States
 from headrace.mirror.sync import group_offsets
-from headrace.mirror.told import folded, names_of, source_client
+from headrace.mirror.told import copied_source_client, folded, names_of
 from headrace.mirror.verbs import ordering
 from headrace.mirror.verbs.epoch_renewal import renew
 
@@ -40,6 +40,15 @@ MARK_ATTEMPTS_MAX = 20
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead", ""})
 ALL_GROUPS = re.compile(".*")
 FROM_SCRATCH = "delete the topic, and the mirror copies it anew"
+
+
+class UnfitTopicError(click.ClickException):
+    """A topic cannot be made a copy, and nothing is ordered yet."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"{topic} cannot be made a copy, {reason}; nothing was changed")
+        self.topic = topic
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +116,7 @@ async def plan(here: ClusterClient, topics: Sequence[str]) -> Plan:
                 case Standing.FORMER:
                     name, original = names.source_of(topic), names.original_of(topic)
                     if name not in sources:
-                        sources[name] = await stack.enter_async_context(source_client(here, name))
+                        sources[name] = await stack.enter_async_context(copied_source_client(here, name))
                     there = sources[name]
                     promoted = known.promoted_of(topic)
                     pair = Pair(
@@ -118,7 +127,7 @@ async def plan(here: ClusterClient, topics: Sequence[str]) -> Plan:
                     )
                     await add(found, here, there, pair, choice=(name, known.choice_of(name)))
                 case _:
-                    raise refusal(topic, "it was never promoted from a copy")
+                    raise UnfitTopicError(topic, "it was never promoted from a copy")
     found.readers = await readers(here, found.cuts)
     return found
 
@@ -153,9 +162,8 @@ async def add(
     clusters = _clusters(pair, await configs_of(there, pair.original, f"{topic} at its source"))
     partitions = _check(pair, here, there, clusters)
     if not orders.chooses(pattern, pair.original):
-        raise refusal(topic, f"`headrace mirror topics {source}` has left it out")
-    for partition in partitions:
-        found.cuts.append(await _cut(here, there, pair, partition))
+        raise UnfitTopicError(topic, f"`headrace mirror topics {source}` has left it out")
+    found.cuts += [await _cut(here, there, pair, partition) for partition in partitions]
     found.marks[topic] = lineage.mark(clusters, there.cluster_id)
 
 
@@ -163,7 +171,7 @@ def _clusters(pair: Pair, configs: dict[str, str]) -> lineage.Clusters:
     """Those that the source's topic came through."""
     if "compact" in configs.get("cleanup.policy", ""):
         reason = f"its source is compacted, so that nothing tells what is its own: {pair.from_scratch}"
-        raise refusal(pair.topic, reason)
+        raise UnfitTopicError(pair.topic, reason)
     return lineage.clusters_of(configs)
 
 
@@ -171,22 +179,24 @@ def _check(pair: Pair, here: ClusterClient, there: ClusterClient, clusters: line
     """The topic's partitions; raises ClickException where they cannot go on as copies."""
     topic, original = pair.topic, pair.original
     if there.cluster_id == here.cluster_id or here.cluster_id in clusters:
-        raise refusal(topic, f"its source's data comes from this cluster (cluster id {here.cluster_id})")
+        raise UnfitTopicError(
+            topic, f"its source's data comes from this cluster (cluster id {here.cluster_id})"
+        )
     if pair.problem:
-        raise refusal(topic, pair.problem)
+        raise UnfitTopicError(topic, pair.problem)
     own, others = (
         sorted(partition for found, partition in client.leaders if found == name)
         for client, name in ((here, topic), (there, original))
     )
     if len(own) > len(others):
-        raise refusal(
+        raise UnfitTopicError(
             topic, f"it has {len(own)} partitions, and its source {len(others)}: {pair.from_scratch}"
         )
     for client, found, partitions in ((here, topic, own), (there, original, own)):
         for partition in partitions:
             if client.leaders[found, partition] == NO_LEADER:
                 where = "" if client is here else " at its source"
-                raise refusal(topic, f"partition {partition} has no leader{where}: wait until it has")
+                raise UnfitTopicError(topic, f"partition {partition} has no leader{where}: wait until it has")
     return own
 
 
@@ -201,7 +211,7 @@ async def _cut(here: ClusterClient, there: ClusterClient, pair: Pair, partition:
     last = point.last
     is_known = pair.is_related or start == end
     if last is None and not (is_known and start == source_start):
-        raise refusal(
+        raise UnfitTopicError(
             topic,
             f"partition {partition} (offsets {start} to {end}) has nothing in common with its source (offsets "
             f"{source_start} to {source_end}): {pair.from_scratch}",
@@ -222,7 +232,7 @@ async def _extent(client: ClusterClient, place: PartitionKey, topic: str) -> tup
     key = f"{place[0]}-{place[1]}"
     starts, ends = await client.log_starts([place]), await client.log_ends([place])
     if key not in starts or key not in ends:
-        raise refusal(topic, f"the leader of {key} does not know yet what is committed: try again")
+        raise UnfitTopicError(topic, f"the leader of {key} does not know yet what is committed: try again")
     return starts[key], ends[key]
 
 
@@ -248,7 +258,7 @@ async def readers(here: ClusterClient, cuts: Sequence[Cut]) -> list[str]:
             if place in offsets
         }
         if read and await group_offsets.state_of(here, coordinator, group) not in WITHOUT_MEMBERS:
-            raise refusal(min(read)[0], f"group {group} has members and reads it here: stop them")
+            raise UnfitTopicError(min(read)[0], f"group {group} has members and reads it here: stop them")
         found += [
             f"Group {group} has read {place[0]}-{place[1]} up to offset {offset}, behind the {offsets[place]} that are kept: "
             f"unless it is deleted (`headrace groups delete {group}`) it skips the source's messages between them"
@@ -272,7 +282,7 @@ async def order(here: ClusterClient, found: Plan) -> None:
 
 async def _mark(here: ClusterClient, topic: str, mark: Mapping[str, str]) -> None:
     """Set what makes a topic a copy, again where a broker dies meanwhile, which may have done it."""
-    failure: Exception | None = None
+    failure: Exception = TimeoutError()
     for attempt in range(MARK_ATTEMPTS_MAX):
         try:
             if attempt:
@@ -286,7 +296,7 @@ async def _mark(here: ClusterClient, topic: str, mark: Mapping[str, str]) -> Non
             break
         else:
             return
-    reason = str(failure) or type(failure).__name__
+    reason = reason_of(failure)
     raise click.ClickException(
         f"{topic} was not made a copy: {reason}; give the same order again"
     ) from failure
@@ -306,7 +316,7 @@ async def until_done(here: ClusterClient, topics: Collection[str], timeout_secon
                 renew_at = now() + RENEW_SECONDS
                 problem = await renew(here, places)
         except (*FAILURES, KafkaError) as error:
-            problem = str(error) or type(error).__name__
+            problem = reason_of(error)
         if not left:
             return
         if now() >= deadline:
@@ -341,8 +351,3 @@ async def configs_of(client: ClusterClient, topic: str, what: str = "") -> dict[
         return await client.topic_configs(topic)
     except KafkaError as error:
         raise click.ClickException(f"{what or topic} cannot be read: {error}; nothing was changed") from error
-
-
-def refusal(topic: str, reason: str) -> click.ClickException:
-    """To raise while nothing is ordered."""
-    return click.ClickException(f"{topic} cannot be made a copy, {reason}; nothing was changed")

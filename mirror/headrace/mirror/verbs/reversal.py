@@ -22,19 +22,22 @@ from headrace.mirror.memory.state import NO_ID
 from headrace.mirror.memory.states import States
 from headrace.mirror.names import CopyNames
 from headrace.mirror.sync.configs import copied
-from headrace.mirror.told import folded, names_of, source_client
+from headrace.mirror.told import copied_source_client, folded, names_of
 from headrace.mirror.verbs import restoration
-from headrace.mirror.verbs.restoration import Pair, configs_of, refusal
+from headrace.mirror.verbs.restoration import Pair, UnfitTopicError, configs_of
 
 FROM_SCRATCH = "delete the topic here, and give the order again"
 
 
 @dataclass(slots=True, kw_only=True)
 class Reversal:
-    """`plan` is for topics that there are; `missing` are those to make, with their partition counts and configurations."""
+    """`plan` is for topics that there are; `missing` are those to make, with their partition counts and configurations;
+    `unfit` says of those that nobody named why they cannot be.
+    """
 
     plan: restoration.Plan = field(default_factory=restoration.Plan)
     missing: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
+    unfit: list[UnfitTopicError] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,34 +60,55 @@ class _There:
         ]
 
 
-async def plan(here: ClusterClient, source: str, topics: Sequence[str]) -> Reversal:
-    """What is to be done for these topics, or for all that were copied to the source and promoted there."""
-    known, names = await folded(here), await names_of(here)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Here:
+    """The cluster whose topics are to be copies of the source's; what it has written down, and what its copies are called."""
+
+    client: ClusterClient
+    source: str
+    known: States
+    names: CopyNames
+
+
+async def plan(client: ClusterClient, source: str, topics: Sequence[str]) -> Reversal:
+    """What is to be done for these topics, or for all that were copied to the source and promoted there, as far as it can be."""
+    here = _Here(client=client, source=source, known=await folded(client), names=await names_of(client))
     found = Reversal()
-    async with source_client(here, source) as there:
+    async with copied_source_client(client, source) as there:
         look = await _look(there)
-        for topic in dict.fromkeys(topics) if topics else _all_promoted(look, here.cluster_id):
-            original = _original(look, topic, here.cluster_id, source)
-            remote = f"{source}.{original}"
-            if not any(name == topic for name, _ in here.leaders):
-                found.missing[topic] = await _missing(there, original, topic, remote)
-                continue
-            if lineage.standing(await configs_of(here, topic), is_remembered=False) is Standing.COPY:
-                if names.remote_of(topic) != remote:
-                    raise refusal(topic, f"it is a copy already, of {names.remote_of(topic)}")
-                found.plan.note_copy(topic, is_begun=restoration.is_begun(here, known, topic))
-                continue
-            pair = Pair(
-                topic=topic,
-                original=original,
-                is_related=True,
-                problem=_another(look.promoted(original), here, topic),
-                from_scratch=FROM_SCRATCH,
-            )
-            await restoration.add(found.plan, here, there, pair, choice=(source, known.choice_of(source)))
-            found.plan.marks[topic][MIRROR_REMOTE] = remote
-    found.plan.readers = await restoration.readers(here, found.plan.cuts)
+        for topic in dict.fromkeys(topics) if topics else _all_promoted(look, client.cluster_id):
+            try:
+                await _add(found, here, there, look, topic)
+            except UnfitTopicError as unfit:
+                if topics:
+                    raise
+                found.unfit.append(unfit)
+    found.plan.readers = await restoration.readers(client, found.plan.cuts)
     return found
+
+
+async def _add(found: Reversal, here: _Here, there: ClusterClient, look: _There, topic: str) -> None:
+    """Plan what is to be done for one topic."""
+    original = _original(look, topic, here.client.cluster_id, here.source)
+    remote = f"{here.source}.{original}"
+    if not any(name == topic for name, _ in here.client.leaders):
+        found.missing[topic] = await _missing(there, original, topic, remote)
+        return
+    if lineage.standing(await configs_of(here.client, topic), is_remembered=False) is Standing.COPY:
+        if here.names.remote_of(topic) != remote:
+            raise UnfitTopicError(topic, f"it is a copy already, of {here.names.remote_of(topic)}")
+        found.plan.note_copy(topic, is_begun=restoration.is_begun(here.client, here.known, topic))
+        return
+    pair = Pair(
+        topic=topic,
+        original=original,
+        is_related=True,
+        problem=_another(look.promoted(original), here.client, topic),
+        from_scratch=FROM_SCRATCH,
+    )
+    choice = here.source, here.known.choice_of(here.source)
+    await restoration.add(found.plan, here.client, there, pair, choice=choice)
+    found.plan.marks[topic][MIRROR_REMOTE] = remote
 
 
 async def _look(there: ClusterClient) -> _There:
@@ -109,14 +133,16 @@ def _original(look: _There, topic: str, cluster_id: str, source: str) -> str:
     if len(own or found) == 1:
         return (own or found)[0]
     if found:
-        raise refusal(topic, f"{' and '.join(found)} of {source} were copies of it: delete all there but one")
+        raise UnfitTopicError(
+            topic, f"{' and '.join(found)} of {source} were copies of it: delete all there but one"
+        )
     copies = look.copies_of(topic, Standing.COPY)
     if copies:
-        raise refusal(
+        raise UnfitTopicError(
             topic,
             f"{copies[0]} of {source} is a copy still: promote it there, with `headrace mirror promote`",
         )
-    raise refusal(topic, f"{source} has no topic that was promoted from a copy of it")
+    raise UnfitTopicError(topic, f"{source} has no topic that was promoted from a copy of it")
 
 
 def _another(promoted: Promoted, here: ClusterClient, topic: str) -> str:

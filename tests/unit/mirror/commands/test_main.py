@@ -18,7 +18,7 @@ from headrace.mirror.aggregate.stream import Rot
 from headrace.mirror.commands.main import OffsetRangeType, _print
 from headrace.mirror.commands.topics import _told, left_out
 from headrace.mirror.memory import orders
-from headrace.mirror.memory.findings import Kind
+from headrace.mirror.memory.findings import CopyFinding, Kind
 from headrace.mirror.memory.own_topics import SOURCES
 from headrace.mirror.memory.reports import AggregateReport, Report, SourceReport, decode
 from headrace.mirror.memory.state import Skip, State, decode_skip, state_key
@@ -249,6 +249,33 @@ def test_a_dry_run_of_a_skip_or_a_resume_orders_nothing() -> None:
     stopped = Cluster(replace(KNOWN, stopped=finding(Kind.GAP, 1, 2)))
     asyncio.run(ordering.resume(cast("Any", stopped), "dc-east.t", 0, dry_run=True))
     assert cluster.orders == stopped.orders == []
+
+
+@pytest.mark.parametrize(
+    ("stopped", "cost"),
+    [
+        (
+            finding(Kind.GAP, 90, 95),
+            " Offsets 90 to 95, which the source no longer has, are never in the copy.",
+        ),
+        (
+            finding(Kind.RECREATION, 0, 89),
+            " The source's new messages at offsets 0 to 89 are never in the copy, ",
+        ),
+        (
+            finding(Kind.TRUNCATION, 40, 89),
+            " The source's new messages at offsets 40 to 89 are never in the copy, ",
+        ),
+        (finding(Kind.RECREATION, 0, -1), ""),
+        (finding(Kind.FORMAT, 90, 90), ""),
+    ],
+)
+def test_a_resume_says_what_it_costs(stopped: CopyFinding, cost: str) -> None:
+    cluster = Cluster(replace(KNOWN, stopped=stopped))
+    said = asyncio.run(ordering.resume(cast("Any", cluster), "dc-east.t", 0))
+    begin = f"dc-east.t-0 goes on; it had stopped because {stopped.kind}: so it is."
+    assert said.startswith(begin + cost)
+    assert bool(cost) == (said != begin)
 
 
 def test_orders_that_hold_for_topics_and_sources_are_the_last_ones() -> None:

@@ -11,6 +11,7 @@ from mirror_kit import finding
 
 from headrace.mirror.memory import reports
 from headrace.mirror.memory.findings import Kind
+from headrace.mirror.memory.orders import Promoted
 from headrace.mirror.memory.reports import (
     AGGREGATES_MAX,
     GROUPS,
@@ -27,7 +28,7 @@ from headrace.mirror.memory.reports import (
     failed,
     shortened,
 )
-from headrace.mirror.memory.state import Skip, State
+from headrace.mirror.memory.state import NO_ID, Skip, State
 from headrace.mirror.names import CopyNames
 from headrace.mirror.verbs.overview import Heard, bootstraps, is_in_order, is_within, overview
 
@@ -92,9 +93,29 @@ def test_a_copy_with_a_name_of_its_own_is_shown_by_it_and_one_that_lost_its_name
     assert bootstraps(found) == {"dc-east": "east:9092"}
 
 
+def test_what_was_promoted_is_listed_and_needs_nobody() -> None:
+    found = replace(heard(), promoted={"dc-east.u": Promoted("EAST", UUID(int=4)), "v": Promoted("", NO_ID)})
+    found = replace(found, names=CopyNames({"v": "dc-west.v"}))
+    rows = overview(found, {}, NOW)
+    assert rows["promoted"] == [
+        {"topic": "dc-east.u", "source": "dc-east", "cluster": "EAST"},
+        {"topic": "v", "source": "dc-west", "cluster": None},
+    ]
+    assert is_in_order(rows)
+
+
 def test_what_was_skipped_is_no_lag() -> None:
     skipped = Skip(log_end_offset=90, first_offset=90, last_offset=94)
     assert shown(heard(state=replace(STATE, skipped=skipped)))[0]["lag"] == 5
+
+
+def test_a_resumed_copy_waits_for_a_source_that_is_shorter_until_it_is_longer() -> None:
+    resumed = replace(STATE, resumed_at=90)
+    row, is_good = shown(heard(state=resumed), source_end=3)
+    assert (row["state"], row["lag"], is_good) == ("waiting", None, False)
+    assert row["reason"].startswith("it was resumed, and takes nothing before its source is past offset 90: ")
+    for state, source_end in ((resumed, 90), (resumed, 100), (STATE, 3)):
+        assert shown(heard(state=state), source_end)[0]["state"] == "copying"
 
 
 def test_a_lag_that_nobody_can_ask_for_is_not_known() -> None:

@@ -42,12 +42,12 @@ class World:
 
     def plan(self) -> restoration.Plan:
         @asynccontextmanager
-        async def source_client(here: Any, source: str) -> AsyncIterator[Cluster]:
+        async def copied_source_client(here: Any, source: str) -> AsyncIterator[Cluster]:
             assert source == "dc-east"
             yield self.there
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(restoration, "source_client", source_client)
+            patch.setattr(restoration, "copied_source_client", copied_source_client)
             return asyncio.run(restoration.plan(cast("Any", self.here), [T]))
 
 

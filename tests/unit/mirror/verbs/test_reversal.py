@@ -44,12 +44,12 @@ class World:
 
     def plan(self, *topics: str) -> Reversal:
         @asynccontextmanager
-        async def source_client(here: Any, source: str) -> AsyncIterator[Cluster]:
+        async def copied_source_client(here: Any, source: str) -> AsyncIterator[Cluster]:
             assert source == "offline"
             yield self.there
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reversal, "source_client", source_client)
+            patch.setattr(reversal, "copied_source_client", copied_source_client)
             return asyncio.run(reversal.plan(cast("Any", self.here), "offline", topics))
 
 
@@ -85,6 +85,18 @@ def test_a_topic_that_was_lost_is_made_anew_whatever_cluster_lost_it() -> None:
         T: (1, {"cleanup.policy": "delete", MIRROR_CLUSTERS: "OFFLINE", MIRROR_REMOTE: REMOTE})
     }
     assert found.plan.cuts == []
+
+
+def test_of_topics_that_nobody_named_those_that_cannot_be_are_left_out_with_the_reason() -> None:
+    world = World()
+    world.there.configs |= {"cleanup.policy": "compact"}
+    found = world.plan()
+    ((unfit,), plan) = found.unfit, found.plan
+    assert unfit.topic == T
+    assert unfit.reason.startswith("its source is compacted, so that nothing tells what is its own: delete")
+    assert (plan.cuts, plan.marks, found.missing) == ([], {}, {})
+    with pytest.raises(click.ClickException, match=r"t cannot be made a copy, its source is compacted"):
+        world.plan(T)
 
 
 def test_what_cannot_be_reversed_is_refused_in_a_sentence() -> None:

@@ -23,6 +23,7 @@ from headrace.broker.errors import (
     KafkaError,
     StorageError,
     error_of,
+    reason_of,
 )
 from headrace.broker.replication.follower import (
     AWAITING_CONTROLLER,
@@ -235,7 +236,7 @@ class ReplicaFetcher:
 
     def _failed(self, error: Exception) -> None:
         self._session.failed()
-        reason = str(error) or type(error).__name__
+        reason = reason_of(error)
         if reason != self._problem:
             logger.warning(
                 "leader cannot be fetched from",
