@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 from zookeeper_process import ZooKeeperProcess
 
-from headrace.broker.zk.client import (
+from headrace.broker.zk.client import SessionListener, ZooKeeperClient
+from headrace.broker.zk.znodes import (
     Check,
     Create,
     NoZnodeError,
-    SessionListener,
     Set,
     ZnodeExistsError,
     ZnodeVersionError,
-    ZooKeeperClient,
     ZooKeeperError,
 )
 

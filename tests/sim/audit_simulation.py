@@ -312,7 +312,7 @@ class Telling:
         ledger.latencies.join(BEGIN_MS, is_last=True)
         if self.aged:
             # What came after its window had been settled is settled with the next ones.
-            ledger.heard_until = dict.fromkeys(ledger.heard_until, HEARD_MS + 2 * STEP_MS)
+            ledger.barriers.heard_until = dict.fromkeys(ledger.barriers.heard_until, HEARD_MS + 2 * STEP_MS)
             self.settle(ledger)
         return ledger
 
@@ -320,7 +320,7 @@ class Telling:
         if not self.aged:
             ledger.settle(BEGIN_MS)
             return
-        now_ms = max(ledger.heard_until.values(), default=BEGIN_MS)
+        now_ms = max(ledger.barriers.heard_until.values(), default=BEGIN_MS)
         ledger.settle(now_ms)
         settle(ledger, self.book, now_ms)
 

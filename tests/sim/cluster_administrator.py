@@ -15,7 +15,7 @@ from headrace.broker.replication.model import ReplicaAssignment, TopicAssignment
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import ZooKeeperError
+from headrace.broker.zk.znodes import ZooKeeperError
 
 if TYPE_CHECKING:
     from cluster_world import World

@@ -29,7 +29,7 @@ from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import ZooKeeperError
+from headrace.broker.zk.znodes import ZooKeeperError
 
 RECOVERY_SECONDS_MAX = 40.0
 BREAK_CHANCE = 0.1

@@ -149,17 +149,20 @@ def compare_counts_only(left: Depth, right: Depth) -> Depth:
     return EMPTY if left.count == right.count else excess(left, right)
 
 
-def ignore_barriers(self: Ledger, barrier: object) -> bool:
+SETTLE_ACCOUNTS = Ledger._settle_accounts
+
+
+def ignore_barriers(self: Ledger) -> None:
     for datacenter, topic, _ in self.accounts:
-        self.passed[datacenter, topic] = {0: 1 << 62}
-    return True
+        self.barriers.passed[datacenter, topic] = {0: 1 << 62}
+    SETTLE_ACCOUNTS(self)
 
 
 MUTATIONS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "ranges that overlap are all believed": (Coverage, "add", believe_every_range),
     "a chain never changes over": (Coverage, "_link", believe_what_comes_first),
     "the next tier counts as past everything": (Reach, "has_passed", lambda *_: True),
-    "accounts count as passed without a barrier": (Ledger, "_apply", ignore_barriers),
+    "accounts count as passed without a barrier": (Ledger, "_settle_accounts", ignore_barriers),
     "only counts are compared": (judge, "excess", compare_counts_only),
     "copies do not matter": (judge, "once", lambda item: item),
 }

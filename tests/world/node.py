@@ -1,4 +1,4 @@
-"""One simulated broker: the real `server.main.Broker` on a simulated host.
+"""One simulated broker: the real `server.broker.Broker` on a simulated host.
 
 The host is its clock, its disk, its end of the network and its session with ZooKeeper. `kill` ends the process at once: the
 disk stays, with all or, after a power cut, with some of what was not synced, and whatever the dead process still holds (open
@@ -23,13 +23,13 @@ from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import StorageError
 from headrace.broker.replication.partition import Partition
+from headrace.broker.server.broker import Broker
 from headrace.broker.server.cluster import Cluster
-from headrace.broker.server.main import Broker
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.surroundings import Surroundings
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.client.view import Address
-from headrace.broker.zk.client import ZooKeeperError
+from headrace.broker.zk.znodes import ZooKeeperError
 
 PORT = 9092
 SESSION_SECONDS = 3.0

@@ -143,8 +143,8 @@ def _run(path: Path) -> None:
         config = load_config(path)
         # The server's libraries are only needed once the configuration is known to be right.
         from headrace.broker.server import main
-        from headrace.broker.zk.client import ZooKeeperError
         from headrace.broker.zk.paths import MalformedZnodeError
+        from headrace.broker.zk.znodes import ZooKeeperError
     except (ConfigurationError, UnicodeDecodeError, OSError) as error:
         _give_up(f"{path}: {error}", USAGE_ERROR)
     try:

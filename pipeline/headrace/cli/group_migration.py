@@ -17,7 +17,8 @@ from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.access import ZooKeeperAccess
-from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import ZooKeeperError
 from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
 from headrace.cli.shared import TIMEOUT_SECONDS

@@ -354,7 +354,7 @@ class Later(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """All parts that handlers use; built once by `server.main`."""
+    """All parts that handlers use; built once by `server.broker`."""
 
     broker_id: int
     api_versions: Mapping[int, tuple[int, int]]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from headrace.broker.errors import InvalidGroupIdError
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import NoZnodeError, ZooKeeperClient, ZooKeeperError
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import NoZnodeError, ZooKeeperError
 
 
 class ZooKeeperOffsets:

@@ -40,13 +40,8 @@ from headrace.broker.server.topics.changes import Topics
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.zk.access import ZooKeeperAccess
-from headrace.broker.zk.client import (
-    MakeKazoo,
-    ZooKeeperClient,
-    ZooKeeperClosedError,
-    ZooKeeperError,
-    kazoo_client,
-)
+from headrace.broker.zk.client import MakeKazoo, ZooKeeperClient, kazoo_client
+from headrace.broker.zk.znodes import ZooKeeperClosedError, ZooKeeperError
 
 logger = get_logger(__name__)
 LEAVE_SECONDS_MAX = 10.0

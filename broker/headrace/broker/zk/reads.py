@@ -16,7 +16,8 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import paced
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Znode, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import Znode
 
 logger = get_logger(__name__)
 READS_IN_FLIGHT_MAX = 1_000

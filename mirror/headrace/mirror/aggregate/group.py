@@ -11,7 +11,7 @@ from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.broker.zk.client import ZooKeeperError
+from headrace.broker.zk.znodes import ZooKeeperError
 from headrace.mirror.aggregate.cluster import Cluster
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.merged_notes import SourceNotes

@@ -14,7 +14,7 @@ from headrace.broker.wire.special_values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
 )
-from headrace.broker.zk.client import ZnodeVersionError
+from headrace.broker.zk.znodes import ZnodeVersionError
 from headrace.mirror.aggregate.cluster import Outcome, sentence
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.position import MalformedPositionError, Position

@@ -22,7 +22,7 @@ from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,
     READ_COMMITTED,
 )
-from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperError
+from headrace.broker.zk.znodes import ZnodeVersionError, ZooKeeperError
 from headrace.mirror.aggregate.cluster import sentence
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.locating import NO_LEADER, Locator, SkipOf

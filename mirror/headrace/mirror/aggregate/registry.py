@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.broker.zk.client import ZnodeExistsError, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.subscription import Subscription
+from headrace.broker.zk.znodes import ZnodeExistsError
 from headrace.mirror.aggregate import position
 from headrace.mirror.aggregate.position import Position
 

@@ -16,7 +16,8 @@ from headrace.broker.config.keys import parse_section
 from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk.access import ZooKeeperAccess
-from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import ZooKeeperError
 from headrace.mirror.aggregate.cluster import Cluster
 from headrace.mirror.aggregate.embedded_cluster import EmbeddedCluster
 from headrace.mirror.aggregate.group import Group, Orders

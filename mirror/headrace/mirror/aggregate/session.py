@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from headrace.broker.clock import Clock
-from headrace.broker.zk.client import SessionListener, ZooKeeperClient, ZooKeeperError
+from headrace.broker.zk.client import SessionListener, ZooKeeperClient
+from headrace.broker.zk.znodes import ZooKeeperError
 from headrace.mirror.aggregate.lease import Lease
 
 RENEWALS = 6

@@ -67,7 +67,7 @@ def reconcile(
     outcome.findings = [item for item in outcome.findings if _is_of(item, period)]
     outcome.incomplete = [item for item in outcome.incomplete if period.overlaps(*item.period)]
     _leave_out(outcome, outcome.off)
-    outcome.watermarks = _told(ledger, watermarks.found(ledger.heard_until, now_ms))
+    outcome.watermarks = _told(ledger, watermarks.found(ledger.barriers.heard_until, now_ms))
     outcome.verdict = verdict_of(item.verdict for item in verdicts(outcome))
     return outcome
 
@@ -134,7 +134,7 @@ def _add_open(
         evidence = entry.evidence
         if evidence.topic in outcome.off:
             continue
-        heard_until_ms = ledger.heard_until.get(evidence.stream.datacenter, 0)
+        heard_until_ms = ledger.barriers.heard_until.get(evidence.stream.datacenter, 0)
         standing = entry.standing or standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
         watermarks.add(evidence, standing, entry.held)
         part = within_period(evidence, outcome.period)

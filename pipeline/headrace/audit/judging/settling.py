@@ -49,13 +49,15 @@ def settle(ledger: Ledger, book: Book, now_ms: int, silent_after_ms: int = SILEN
     touched = 0
     dropped: set[str] = set()
     for topic in [topic for topic, streams in ledger.known.items() if streams]:
-        limit_ms = min(now_ms, ledger.heard_until.get(topic[0], 0)) - SETTLED_AFTER_MS
+        limit_ms = min(now_ms, ledger.barriers.heard_until.get(topic[0], 0)) - SETTLED_AFTER_MS
         if limit_ms - ledger.facts.until_ms(*topic) < STEP_MS or ledger.is_compacted(*topic):
             continue
         found = [book.entries[stream] for stream in ledger.known[topic] if stream in book.entries]
         standings = [
             item.standing
-            or standing_of(item.evidence, ledger.heard_until.get(topic[0], 0), now_ms, silent_after_ms)
+            or standing_of(
+                item.evidence, ledger.barriers.heard_until.get(topic[0], 0), now_ms, silent_after_ms
+            )
             for item in found
         ]
         unfolded = ledger.copies.moving(ledger.reach.places.get(topic, ()))

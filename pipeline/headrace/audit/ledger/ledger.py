@@ -19,6 +19,7 @@ from headrace.audit.acceptances import Acceptances
 from headrace.audit.latency import Latencies, SourcePartition
 from headrace.audit.ledger.accounts import Accounts, unsound
 from headrace.audit.ledger.aggregates import AggregateLedger
+from headrace.audit.ledger.barriers import Barriers
 from headrace.audit.ledger.batch_ledger import BatchLedger
 from headrace.audit.ledger.changes import Changes
 from headrace.audit.ledger.copies import Copies
@@ -57,7 +58,6 @@ from headrace.audit.windows import (
     within,
 )
 from headrace.broker.wire.partitions import TopicPartition
-from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.events.monitoring import MonitoringEvent
 from headrace.load.tables import split_topic
 
@@ -65,7 +65,6 @@ Key = TypeVar("Key")
 LATE_AFTER_MS: Final = 60_000
 HELD_MS: Final = 600_000
 """Counted ranges are folded when they are so old; by then a second counter has told of the same offsets, if there is one."""
-BARRIERS_MAX: Final = 100
 WINDOWS_MAX: Final = 10_000
 """Windows of a stream that are remembered by time, the youngest ones."""
 PROBLEMS_MAX: Final = 100
@@ -101,6 +100,7 @@ class Ledger:
     """(tier, datacenter, topic) that a counter saw under a cleanup.policy that compacts."""
     reach: Reach = field(default_factory=Reach)
     copies: Copies = field(init=False)
+    barriers: Barriers = field(init=False)
     batches: BatchLedger = field(default_factory=BatchLedger)
     aggregates: AggregateLedger = field(default_factory=AggregateLedger)
     modes: ModesOverTime = field(default_factory=ModesOverTime)
@@ -109,10 +109,6 @@ class Ledger:
     """While all is read again after the ledger was lost: up to when topics are settled, of which nothing that is read is new."""
     changes: Changes = field(default_factory=Changes)
     accounts: dict[Stream, Accounts] = field(default_factory=dict)
-    barriers: list[Barrier] = field(default_factory=list)
-    """Of the live tiers, as long as they are not in force for all of their topics."""
-    passed: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    """By (datacenter, topic): accounts below these offsets of the monitoring topic are counted in the live tier."""
     standstills: dict[Counter, str] = field(default_factory=dict)
     skipped: dict[Counter, list[tuple[str, Period]]] = field(default_factory=dict)
     """Why offsets were never counted, and the time of the windows that may lie in them; the youngest ones."""
@@ -143,10 +139,6 @@ class Ledger:
     """Runs of sequences by the start of their window."""
     unaccounted: dict[Stream, int] = field(default_factory=dict)
     """When a stream was first counted in the live tier, by the counter's clock, of which no account has arrived."""
-    unheard: list[Barrier] = field(default_factory=list)
-    """Barriers of live tiers up to whose end the accounts are not read yet."""
-    heard_until: dict[str, int] = field(default_factory=dict)
-    """By datacenter: all accounts that were in its log at this time of its counter's clock are read."""
     promised: dict[tuple[str, str], Promise] = field(default_factory=dict)
     """The watermarks that were told, by (datacenter, topic); they never go back. Two empty names: that of all."""
     overdue: dict[Stream, Depth] = field(default_factory=dict)
@@ -158,6 +150,7 @@ class Ledger:
     def __post_init__(self) -> None:
         self.latencies = Latencies(self.late_after_ms)
         self.acceptances = Acceptances(self.warehouse)
+        self.barriers = Barriers(self.reach, self.changes)
         self.copies = Copies(self.reach, self.changes, self._copies_of, self._folded)
 
     def begun_anew(self) -> Ledger:
@@ -178,11 +171,7 @@ class Ledger:
         if isinstance(record, Barrier):
             if record.tier == "live":
                 self.modes.take(record.datacenter, record.modes, record.whole, record.at_ms)
-                self.barriers.append(record)
-                del self.barriers[:-BARRIERS_MAX]
-                self.unheard.append(record)
-                # The oldest ones come true first.
-                del self.unheard[BARRIERS_MAX // 2 : -BARRIERS_MAX // 2]
+                self.barriers.add(record)
             return
         counter = Counter(record.tier, *_places(record))
         record = self._without_known(counter.place, record)
@@ -342,8 +331,7 @@ class Ledger:
 
     def settle(self, now_ms: int) -> None:
         """Fold what all neighbours have passed, and observe the latencies that are known; only where something changed."""
-        self.barriers = [barrier for barrier in self.barriers if not self._apply(barrier)]
-        self.unheard = [barrier for barrier in self.unheard if not self._hear(barrier)]
+        self.barriers.settle(self.read)
         self._settle_accounts()
         self.copies.settle(self.changes.taken_places(), now_ms - HELD_MS)
         self.aggregates.settle(self.reach.whole_at, now_ms - HELD_MS)
@@ -356,7 +344,7 @@ class Ledger:
             topic = (stream.datacenter, stream.topic)
             if topic not in unseen:
                 unseen[topic] = self.reach.unseen_until(*topic)
-            if self.accounts[stream].settle(self.passed.get(topic, {}), unseen[topic]):
+            if self.accounts[stream].settle(self.barriers.passed.get(topic, {}), unseen[topic]):
                 self.changes.streams.add(stream)
             if not self.accounts[stream].open:
                 self.waiting.discard(stream)
@@ -403,37 +391,6 @@ class Ledger:
         """Return the sequences of a stream that are settled, as far as they are remembered."""
         entry = self.accounts.get(stream)
         return self.facts.gone.get(stream, EMPTY) if entry is None else entry.settled
-
-    def _apply(self, barrier: Barrier) -> bool:
-        """Let a barrier count for the topics that are counted up to it; returns whether these are all of its topics."""
-        behind = {
-            partition.topic
-            for partition, offset in barrier.counted.items()
-            if offset > 0
-            and self.reach.position("live", SourcePartition(barrier.datacenter, *partition)) < offset
-        }
-        for topic in barrier.whole - behind:
-            key = (barrier.datacenter, topic)
-            self.reach.whole_at[key] = max(barrier.at_ms, self.reach.whole_at.get(key, 0))
-            for place in self.reach.places.get(key, ()):
-                if self.reach.position("offline", place) > self.reach.position("live", place):
-                    self.changes.note(place)
-            passed = self.passed.setdefault((barrier.datacenter, topic), {})
-            for partition, offset in barrier.monitoring.items():
-                passed[partition] = max(offset, passed.get(partition, 0))
-        return not barrier.whole & behind
-
-    def _hear(self, barrier: Barrier) -> bool:
-        """Note how far the accounts of a datacenter are read; returns whether they are up to a barrier's ends."""
-        topic = f"{barrier.datacenter}.{MONITORING_TOPIC}"
-        known = {partition.partition for partition in self.read if partition.topic == topic}
-        if not known <= barrier.monitoring.keys():
-            # A partition without a leader was left out: what lies there nobody knows.
-            return True
-        if any(self.read.get(TopicPartition(topic, at), 0) < end for at, end in barrier.monitoring.items()):
-            return False
-        self.heard_until[barrier.datacenter] = max(barrier.at_ms, self.heard_until.get(barrier.datacenter, 0))
-        return True
 
     def _note_arrival(self, place: SourcePartition, record: Counted) -> None:
         """Note whose events these are, and which of them came after the watermark of their window was told."""

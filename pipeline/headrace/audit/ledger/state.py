@@ -130,8 +130,8 @@ def _sections(ledger: Ledger) -> dict[str, Any]:
             [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.copies.unjudged.items()
         ],
         "accounts": [[*stream, _accounts(value)] for stream, value in ledger.accounts.items()],
-        "barriers": [records.as_fields(item) for item in ledger.barriers],
-        "passed": [[*key, list(value.items())] for key, value in ledger.passed.items()],
+        "barriers": [records.as_fields(item) for item in ledger.barriers.open],
+        "passed": [[*key, list(value.items())] for key, value in ledger.barriers.passed.items()],
         "whole_at": _pairs(ledger.reach.whole_at),
         "standstills": [[*_counter(key), value] for key, value in ledger.standstills.items()],
         "skipped": [
@@ -161,8 +161,8 @@ def _sections(ledger: Ledger) -> dict[str, Any]:
         ],
         "producers": ledger.producers,
         "unaccounted": _pairs(ledger.unaccounted),
-        "unheard": [records.as_fields(item) for item in ledger.unheard],
-        "heard_until": ledger.heard_until,
+        "unheard": [records.as_fields(item) for item in ledger.barriers.unheard],
+        "heard_until": ledger.barriers.heard_until,
         "overdue": [[*stream, value.as_json()] for stream, value in ledger.overdue.items()],
         "problems": [[sentence, *period] for sentence, period in ledger.problems.items()],
         "latencies": _latencies(ledger.latencies),
@@ -186,8 +186,8 @@ def from_json(fields: Any) -> Ledger:
         for tier, neighbour, *stream, value in fields["unjudged"]
     }
     ledger.accounts = {Stream(*stream): _to_accounts(value) for *stream, value in fields["accounts"]}
-    ledger.barriers = [item for item in map(_record, fields["barriers"]) if isinstance(item, Barrier)]
-    ledger.passed = {
+    ledger.barriers.open = [item for item in map(_record, fields["barriers"]) if isinstance(item, Barrier)]
+    ledger.barriers.passed = {
         (datacenter, topic): dict(map(tuple, value)) for datacenter, topic, value in fields["passed"]
     }
     ledger.standstills = {_to_counter(key): value for *key, value in fields["standstills"]}
@@ -217,8 +217,8 @@ def from_json(fields: Any) -> Ledger:
         producer: ProducerName(*name) for producer, name in fields.get("producers", {}).items()
     }
     ledger.unaccounted = {Stream(*stream): value for *stream, value in fields["unaccounted"]}
-    ledger.unheard = [item for item in map(_record, fields["unheard"]) if isinstance(item, Barrier)]
-    ledger.heard_until = dict(fields["heard_until"])
+    ledger.barriers.unheard = [item for item in map(_record, fields["unheard"]) if isinstance(item, Barrier)]
+    ledger.barriers.heard_until = dict(fields["heard_until"])
     ledger.overdue = {Stream(*stream): depth_from_json(value) for *stream, value in fields["overdue"]}
     ledger.problems = {sentence: Period(*period) for sentence, *period in fields["problems"]}
     ledger.latencies = _to_latencies(fields["latencies"], ledger.late_after_ms)

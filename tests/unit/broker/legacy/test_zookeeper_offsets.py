@@ -14,7 +14,7 @@ from headrace.broker.handlers.k09_offset_fetch import _read
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.wire.partitions import TopicPartition
-from headrace.broker.zk.client import Znode
+from headrace.broker.zk.znodes import Znode
 
 
 def fetched(data: bytes | None) -> FetchedOffset:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Znode, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import read_brokers, read_states, read_topics, understood
+from headrace.broker.zk.znodes import Znode
 
 BROKER = b'{"version":5,"endpoints":["PLAINTEXT://h:9092"],"listener_security_protocol_map":{}}'
 TOPIC = b'{"version":3,"partitions":{"0":[1]},"adding_replicas":{},"removing_replicas":{}}'

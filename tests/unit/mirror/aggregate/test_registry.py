@@ -12,7 +12,8 @@ import pytest
 from ensemble import Ensemble, SimulatedKazoo
 from virtual_time import LoopClock, VirtualLoop
 
-from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import ZnodeVersionError
 from headrace.mirror.aggregate.position import MalformedPositionError, Position
 from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session

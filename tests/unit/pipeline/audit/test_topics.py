@@ -114,4 +114,4 @@ def test_only_what_is_wanted_is_taken(wanted: set[str]) -> None:
     assert bool(ledger.accounts) is is_taken
     assert bool(ledger.reach.whole_at) is is_taken
     assert bool(ledger.latencies.appended) is is_taken
-    assert ledger.barriers == []
+    assert ledger.barriers.open == []

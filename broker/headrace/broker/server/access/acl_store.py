@@ -28,16 +28,15 @@ from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.zk import acls, paths
-from headrace.broker.zk.client import (
+from headrace.broker.zk.client import SessionListener, ZooKeeperClient
+from headrace.broker.zk.reads import understood
+from headrace.broker.zk.znodes import (
     NoZnodeError,
-    SessionListener,
     Znode,
     ZnodeExistsError,
     ZnodeVersionError,
-    ZooKeeperClient,
     ZooKeeperClosedError,
 )
-from headrace.broker.zk.reads import understood
 
 logger = get_logger(__name__)
 WRITES_MAX = 11

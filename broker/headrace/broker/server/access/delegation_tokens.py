@@ -20,8 +20,9 @@ from headrace.broker.config.sections import DelegationTokens as Settings
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import NoZnodeError, ZnodeExistsError, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import understood
+from headrace.broker.zk.znodes import NoZnodeError, ZnodeExistsError
 
 logger = get_logger(__name__)
 NOTIFICATION_LIFE_MS = 15 * 60 * 1000

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from headrace.broker.replication import events
 from headrace.broker.server.mailbox import Work
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Znode, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import understood
 from headrace.broker.zk.subscription import Subscription
+from headrace.broker.zk.znodes import Znode
 
 
 class AdminWishes:

@@ -38,7 +38,8 @@ from headrace.broker.wire.api import (
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperClosedError
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import ZooKeeperClosedError
 
 logger = get_logger(__name__)
 

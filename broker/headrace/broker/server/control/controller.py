@@ -37,16 +37,16 @@ from headrace.broker.tasks import Tasks
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import (
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.reads import read_brokers, read_states, understood
+from headrace.broker.zk.znodes import (
     Create,
     Set,
     ZnodeExistsError,
     ZnodeVersionError,
-    ZooKeeperClient,
     ZooKeeperClosedError,
     ZooKeeperError,
 )
-from headrace.broker.zk.reads import read_brokers, read_states, understood
 
 logger = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0

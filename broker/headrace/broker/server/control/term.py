@@ -24,7 +24,9 @@ from headrace.broker.tasks import paced
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import (
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.reads import read_states, understood
+from headrace.broker.zk.znodes import (
     Check,
     Create,
     Delete,
@@ -33,10 +35,8 @@ from headrace.broker.zk.client import (
     Set,
     ZnodeExistsError,
     ZnodeVersionError,
-    ZooKeeperClient,
     ZooKeeperError,
 )
-from headrace.broker.zk.reads import read_states, understood
 
 logger = get_logger(__name__)
 OPERATIONS_PER_TRANSACTION_MAX = 100

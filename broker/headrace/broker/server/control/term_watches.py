@@ -15,9 +15,10 @@ from headrace.broker.server.control.admin_wishes import AdminWishes
 from headrace.broker.server.control.term import Term
 from headrace.broker.server.mailbox import Work
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Znode, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import read_brokers, read_states, read_topics, understood
 from headrace.broker.zk.subscription import Subscription
+from headrace.broker.zk.znodes import Znode
 
 
 class TermWatches:

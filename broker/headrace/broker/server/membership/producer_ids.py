@@ -17,7 +17,8 @@ from headrace.broker.server.membership.member import Membership
 from headrace.broker.structured_log import get_logger
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import ZnodeVersionError
 
 PREFETCH_SHARE = 0.9
 BLOCK_SIZE = 1000

@@ -16,13 +16,9 @@ from headrace.broker.config.listeners import address_text
 from headrace.broker.replication.model import Broker
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import (
-    ZnodeExistsError,
-    ZooKeeperClient,
-    ZooKeeperClosedError,
-    ZooKeeperError,
-)
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import read_brokers, understood
+from headrace.broker.zk.znodes import ZnodeExistsError, ZooKeeperClosedError, ZooKeeperError
 
 logger = get_logger(__name__)
 PAUSE_SECONDS = 0.5

@@ -9,14 +9,11 @@ any more. After a failure of the connection all wait for `replica.fetch.backoff.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.clock import Clock
-from headrace.broker.config.sections import Replication
 from headrace.broker.errors import (
     CorruptMessageError,
     ErrorCode,
@@ -26,7 +23,6 @@ from headrace.broker.errors import (
     reason_of,
 )
 from headrace.broker.replication.follower import (
-    AWAITING_CONTROLLER,
     Append,
     Cut,
     Follower,
@@ -34,12 +30,11 @@ from headrace.broker.replication.follower import (
     StartAt,
     pause_ms,
 )
-from headrace.broker.replication.model import Endpoint
 from headrace.broker.replication.partition import Partition
-from headrace.broker.replication.versions import Versions
-from headrace.broker.server.peers.requests import Connect, Link
+from headrace.broker.server.peers.requests import Link
+from headrace.broker.server.replicas.followed import FetchContext, Followed
 from headrace.broker.server.replicas.logs import in_threads
-from headrace.broker.server.replicas.throttle import ReplicaThrottle
+from headrace.broker.server.replicas.troubles import Troubles
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.client.exchange import ProtocolError
@@ -58,8 +53,6 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.broker.log.partition_log import PartitionLog
-    from headrace.broker.log.store import LogStore
     from headrace.broker.log.truncation import Truncation
 
 logger = get_logger(__name__)
@@ -84,55 +77,6 @@ THROTTLE_LOOK_MS = 100
 """How often it is looked whether a throttle lets go on, while there is nothing else to do."""
 
 
-class Replicas(Protocol):
-    """This broker's partitions, as fetchers need them."""
-
-    changing: asyncio.Lock
-    logs: LogStore
-
-    @property
-    def broker_epoch(self) -> int: ...
-
-    def get(self, topic: str, partition: int) -> Partition | None: ...
-
-
-@dataclass(slots=True, kw_only=True)
-class FetchContext:
-    """What all fetchers of a broker share. `endpoint` tells where another broker is, None while it is not alive; `sync(log)`
-    brings to the disk what `flush.messages` wants there; `versions` are those of inter.broker.protocol.version;
-    `replicated` counts bytes; `is_leaving` says whether this broker is about to stop.
-    """
-
-    broker_id: int
-    config: Replication
-    partitions: Replicas
-    clock: Clock
-    connect: Connect
-    endpoint: Callable[[int], Endpoint | None]
-    replicated: Callable[[int], None]
-    throttle: ReplicaThrottle
-    sync: Callable[[PartitionLog], Awaitable[None]]
-    versions: Versions
-    is_leaving: Callable[[], bool]
-
-
-class Followed:
-    """A partition with its follower; `wire_key` is how requests name it, by the topic's id where it has one."""
-
-    __slots__ = ("follower", "key", "partition", "wire_key")
-
-    def __init__(self, follower: Follower, partition: Partition) -> None:
-        self.follower = follower
-        self.partition = partition
-        self.key: PartitionKey = (partition.topic, partition.partition)
-        self.wire_key: WireKey = (b"", partition.partition)
-
-    def name(self, *, by_name: bool) -> None:
-        """Requests name the topic by its name, or its id."""
-        topic = self.partition.topic.encode() if by_name else self.partition.topic_id.bytes
-        self.wire_key = topic, self.partition.partition
-
-
 class ReplicaFetcher:
     """See the module's text; `followed` are its partitions."""
 
@@ -151,8 +95,7 @@ class ReplicaFetcher:
         self._held: dict[PartitionKey, Followed] = {}
         # Who has to wait for its turn under a throttle.
         self._throttled: dict[PartitionKey, Followed] = {}
-        # Who learned from an answer that the controller has spoken, and has not heard it yet.
-        self._awaiting: list[Follower] = []
+        self._troubles = Troubles(source)
         # Whose log has to be on the disk before its leader is told that it has grown.
         self._unsynced: list[Followed] = []
         self._news = asyncio.Event()
@@ -368,7 +311,7 @@ class ReplicaFetcher:
                     # The others go on.
                     followed.follower.failed(repr(error))
                     logger.failure("partition cannot be followed", error, partition=followed.key)
-        self._tell_awaiting()
+        self._troubles.tell_awaiting()
 
     def _take_one(self, followed: Followed, found: FetchedPartition, now_ms: int) -> None:
         follower = followed.follower
@@ -378,9 +321,9 @@ class ReplicaFetcher:
         if isinstance(command, Append):
             self._append(followed, command, now_ms)
         elif found.error_code not in PASSING_ERRORS:
-            self._tell_problem(follower, before)
+            self._troubles.tell(follower, before)
         elif follower.failures == PASSING_FAILURES:
-            self._tell_problem(follower, "")
+            self._troubles.tell(follower, "")
 
     def _append(self, followed: Followed, command: Append, now_ms: int) -> None:
         follower, partition = followed.follower, followed.partition
@@ -391,7 +334,7 @@ class ReplicaFetcher:
             partition.leader_said(command.high_watermark, command.log_start_offset)
         except KafkaError as error:
             follower.not_done(error, now_ms)
-            self._tell_problem(follower, before)
+            self._troubles.tell(follower, before)
         else:
             follower.appended(command.high_watermark)
             if partition.log.awaits_sync and partition.log.is_sync_due:
@@ -409,36 +352,6 @@ class ReplicaFetcher:
         if self._context.throttle.covers(partition.topic, partition.partition):
             self._context.throttle.record(len(records))
 
-    def _tell_problem(self, follower: Follower, before: str) -> None:
-        """One line for each new trouble of a partition."""
-        if follower.problem == AWAITING_CONTROLLER:
-            self._awaiting.append(follower)
-        elif follower.problem and follower.problem != before:
-            logger.warning(
-                "partition cannot be followed"
-                if follower.phase is Phase.FAILED
-                else "partition is followed later",
-                topic=follower.topic,
-                partition=follower.partition,
-                leader=self._source,
-                leader_epoch=follower.leader_epoch,
-                offset=follower.log.log_end_offset,
-                reason=follower.problem,
-            )
-
-    def _tell_awaiting(self) -> None:
-        """One line for all of an answer: at every change of leaders some hear of it before others."""
-        awaiting, self._awaiting = self._awaiting, []
-        if awaiting:
-            logger.info(
-                "partitions are followed later",
-                leader=self._source,
-                partitions=len(awaiting),
-                first=f"{awaiting[0].topic}-{awaiting[0].partition}",
-                leader_epoch=awaiting[0].leader_epoch,
-                reason=AWAITING_CONTROLLER,
-            )
-
     async def _sync(self) -> None:
         """To its leader, too, a log ends where it is on the disk, as far as `flush.messages` asks."""
         unsynced, self._unsynced = self._unsynced, []
@@ -446,7 +359,7 @@ class ReplicaFetcher:
         for followed in filter(self._is_current, unsynced):
             if followed.partition.log.has_failed:
                 followed.follower.failed("its log could not be brought to the disk")
-                self._tell_problem(followed.follower, "")
+                self._troubles.tell(followed.follower, "")
 
     # -- what keeps partitions from being fetched
 
@@ -486,7 +399,7 @@ class ReplicaFetcher:
                 follower.offsets_refused(end_error or start_error, now_ms)
             else:
                 follower.offsets_told(start, end, now_ms)
-            self._tell_problem(follower, before)
+            self._troubles.tell(follower, before)
 
     async def _listed(
         self, link: Link, asking: Iterable[Followed], timestamp: int
@@ -551,7 +464,7 @@ class ReplicaFetcher:
                 truncation.end()
         except StorageError as error:
             follower.not_done(error, self._context.clock.monotonic_ms())
-            self._tell_problem(follower, before)
+            self._troubles.tell(follower, before)
         else:
             follower.truncated()
             if isinstance(cut, StartAt) and cut.then is not None and self._is_current(followed):

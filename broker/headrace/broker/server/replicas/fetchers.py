@@ -15,7 +15,8 @@ from zlib import crc32
 
 from headrace.broker.replication.follower import Follower, Phase
 from headrace.broker.replication.partition import Partition
-from headrace.broker.server.replicas.fetcher import FetchContext, Followed, ReplicaFetcher
+from headrace.broker.server.replicas.fetcher import ReplicaFetcher
+from headrace.broker.server.replicas.followed import FetchContext, Followed
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.partitions import PartitionKey
 

@@ -14,8 +14,9 @@ from functools import partial
 from headrace.broker.quotas.entities import CLIENTS, IPS, USERS
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Znode, ZooKeeperClient
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import understood
+from headrace.broker.zk.znodes import Znode
 
 logger = get_logger(__name__)
 KINDS = (USERS, CLIENTS, IPS)

@@ -14,13 +14,9 @@ from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.settings.client_configs import KINDS, ClientConfigs, decoded
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import (
-    NoZnodeError,
-    ZnodeExistsError,
-    ZnodeVersionError,
-    ZooKeeperClient,
-)
+from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import understood
+from headrace.broker.zk.znodes import NoZnodeError, ZnodeExistsError, ZnodeVersionError
 
 logger = get_logger(__name__)
 TOPICS, BROKERS = "topics", "brokers"

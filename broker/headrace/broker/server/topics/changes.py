@@ -40,13 +40,8 @@ from headrace.broker.tasks import Tasks
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import (
-    NoZnodeError,
-    ZnodeExistsError,
-    ZnodeVersionError,
-    ZooKeeperClient,
-    ZooKeeperClosedError,
-)
+from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.znodes import NoZnodeError, ZnodeExistsError, ZnodeVersionError, ZooKeeperClosedError
 
 logger = get_logger(__name__)
 ZOOKEEPER_MS_MAX = 30_000

@@ -28,7 +28,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.server.access import acl_store
 from headrace.broker.server.access.acl_store import NOTIFICATION_LIFE_MS, WRITES_MAX, AclStore
 from headrace.broker.zk import acls
-from headrace.broker.zk.client import Znode, ZnodeVersionError
+from headrace.broker.zk.znodes import Znode, ZnodeVersionError
 
 NOW_MS = 10 * NOTIFICATION_LIFE_MS
 ALICE = Principal("User", "alice")

@@ -10,7 +10,7 @@ import pytest
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.membership import registration
 from headrace.broker.server.membership.registration import Registration
-from headrace.broker.zk.client import Znode, ZnodeExistsError
+from headrace.broker.zk.znodes import Znode, ZnodeExistsError
 
 PATH = "/brokers/ids/1"
 FIRST, SECOND = 10, 11

@@ -27,8 +27,9 @@ from headrace.broker.replication.follower import Command, Follower
 from headrace.broker.replication.model import Endpoint, PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
-from headrace.broker.server.replicas.fetcher import NEW_AT_ONCE, TAKEN_AT_ONCE, FetchContext
+from headrace.broker.server.replicas.fetcher import NEW_AT_ONCE, TAKEN_AT_ONCE
 from headrace.broker.server.replicas.fetchers import ReplicaFetchers, SourceFigures
+from headrace.broker.server.replicas.followed import FetchContext
 from headrace.broker.server.replicas.throttle import FOLLOWER, ReplicaThrottle
 from headrace.broker.server.upkeep.syncing import FlushTimes, Syncs
 from headrace.broker.tasks import Tasks

@@ -17,7 +17,7 @@ from headrace.broker.server.settings.dynamic_config import (
     DynamicConfigs,
 )
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Znode, ZnodeVersionError
+from headrace.broker.zk.znodes import Znode, ZnodeVersionError
 
 NOW_MS = 10 * NOTIFICATION_LIFE_MS
 Notified = Callable[[], Awaitable[None]]

@@ -20,7 +20,7 @@ from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.topics.changes import ZOOKEEPER_MS_MAX, Topics
 from headrace.broker.server.topics.checks import PARTITION_COUNT_MAX
 from headrace.broker.tasks import Tasks
-from headrace.broker.zk.client import ZooKeeperClosedError
+from headrace.broker.zk.znodes import ZooKeeperClosedError
 
 
 async def _anybody(topic: str) -> None:
