@@ -15,8 +15,8 @@ from rich.console import Console
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli import cluster_status
 from headrace.cli.broker_look import look_at
-from headrace.cli.cluster_admin import ClusterAdmin
-from headrace.cli.cluster_status import ClusterState, name_of, stopping
+from headrace.cli.cluster_admin import ClusterAdmin, ZooKeeperSilentError
+from headrace.cli.cluster_status import ZOOKEEPER_SILENT, ClusterState, name_of, stopping
 from headrace.cli.shared import bootstrap_option, json_option, print_rows
 
 MIN_ISR = "min.insync.replicas"
@@ -68,7 +68,13 @@ def may_stop(broker_id: int, allow_unavailable: bool, bootstrap: Bootstrap, as_j
 
     A broker that is not alive holds nobody up.
     """
-    found = stopping(look(bootstrap), broker_id)
+    state = look(bootstrap)
+    if state.min_isr is None:
+        raise click.ClickException(
+            f"broker {broker_id} may not stop now: {ZOOKEEPER_SILENT}; "
+            "see that it runs, then ask again."
+        )
+    found = stopping(state, broker_id)
     may = not found.hindered and (allow_unavailable or not found.never)
     if as_json:
         hindered, never = (
@@ -87,24 +93,33 @@ def look(bootstrap: Bootstrap) -> ClusterState:
     """Ask a cluster for all that its state is told from."""
     with ClusterAdmin(bootstrap) as admin:
         seen = admin.cluster()
-        topics = sorted({topic for topic, _ in seen.partitions})
-        configs = admin.topic_configs(topics, [MIN_ISR]) if topics else {}
+        min_isr = _min_isr(admin, sorted({topic for topic, _ in seen.partitions}))
         # A topic that was deleted between the two questions has no configuration, and is no more of the cluster.
-        seen = seen.of_topics(configs)
+        seen = seen if min_isr is None else seen.of_topics(min_isr)
         moves = {} if seen.controller not in seen.addresses else admin.moves()
     return ClusterState(
         look=seen,
         brokers=look_at(seen.addresses, bootstrap.security),
         moves=moves,
-        min_isr={topic: int(config[MIN_ISR]) for topic, config in configs.items()},
+        min_isr=min_isr,
     )
+
+
+def _min_isr(admin: ClusterAdmin, topics: list[str]) -> dict[str, int] | None:
+    """`min.insync.replicas` by topic, of those that are still there; None where ZooKeeper does not tell the brokers."""
+    try:
+        configs = admin.topic_configs(topics, [MIN_ISR])
+    except ZooKeeperSilentError:
+        return None
+    return {topic: int(config[MIN_ISR]) for topic, config in configs.items()}
 
 
 def _print(found: dict[str, Any]) -> None:
     rows = [_row(broker, found["controller"]) for broker in found["brokers"]]
     print_rows(rows)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{found['partitions']} partitions, {len(found['at_min_isr'])} at min.insync.replicas.")
+    at_min_isr = "unknown" if found["at_min_isr"] is None else len(found["at_min_isr"])
+    console.print(f"{found['partitions']} partitions, {at_min_isr} at min.insync.replicas.")
     if found["reassigning"]:
         console.print(f"{len(found['reassigning'])} partitions are moving: headrace topics reassign show.")
     if found["waiting_for_drained"]:

@@ -32,6 +32,9 @@ from headrace.broker.wire.schema import Api
 from headrace.cli.reassignment_plan import Key
 from headrace.cli.shared import TIMEOUT_SECONDS
 
+READ_SECONDS: Final = 4.0
+"""What brokers have to look up in ZooKeeper what they are asked for."""
+TOPICS_ASKED_MAX: Final = 500
 METADATA_VERSION, DESCRIBE_VERSION, ALTER_VERSION = 12, 4, 1
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
@@ -59,7 +62,14 @@ class PartitionView:
     isr: tuple[int, ...]
 
 
-ASKED_OF_ZOOKEEPER: Final = {k32_describe_configs.API.name}
+class ZooKeeperSilentError(click.ClickException):
+    """Brokers answer, and have no answer from their ZooKeeper."""
+
+    def __init__(self, asked: str, seconds: float) -> None:
+        super().__init__(
+            f"ZooKeeper does not answer the brokers ({asked} has no answer in {seconds:.0f} s): "
+            "see that it runs, and that they reach it."
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,16 +144,26 @@ class ClusterAdmin:
         }
 
     def topic_configs(self, topics: Iterable[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
-        """What these topics say of these configurations, where it is not empty."""
+        """What these topics say of these configurations, where it is not empty.
+
+        Raises:
+            ZooKeeperSilentError: brokers, which look there, are not answered.
+        """
         wanted = [
             {"resource_type": TOPIC, "resource_name": t, "configuration_keys": list(names)} for t in topics
         ]
-        answer = self._of_any(k32_describe_configs.API, DESCRIBE_VERSION, {"resources": wanted})
         found = {
             result["resource_name"]: {c["name"]: c["value"] for c in result["configs"] if c["value"]}
-            for result in answer["results"]
+            for first in range(0, len(wanted), TOPICS_ASKED_MAX)
+            for result in self._described(wanted[first : first + TOPICS_ASKED_MAX])
         }
         return {topic: configs for topic, configs in found.items() if configs}
+
+    def _described(self, resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        message = {"resources": resources}
+        answer = self._through_zookeeper(k32_describe_configs.API, DESCRIBE_VERSION, message, READ_SECONDS)
+        results: list[dict[str, Any]] = answer["results"]
+        return results
 
     def alter_topics(self, topics: Mapping[str, Mapping[str, str | None]]) -> None:
         """Set configurations of topics, or delete them (None)."""
@@ -158,7 +178,7 @@ class ClusterAdmin:
             return
         api, message = k44_incremental_alter_configs.API, {"resources": resources, "validate_only": False}
         if broker_id is None:
-            answer = self._of_any(api, ALTER_VERSION, message)
+            answer = self._through_zookeeper(api, ALTER_VERSION, message, TIMEOUT_SECONDS)
         else:
             answer = self.asked(
                 f"configure broker {broker_id}",
@@ -169,8 +189,20 @@ class ClusterAdmin:
                 reason = error_of(result["error_code"], result["error_message"] or "")
                 raise click.ClickException(f"configure {result['resource_name']}: {reason}")
 
-    def _of_any(self, api: Api, version: int, message: dict[str, Any]) -> dict[str, Any]:
-        return self.asked(api.name, lambda: self._brokers.any().ask(api, version, message))
+    def _through_zookeeper(
+        self, api: Api, version: int, message: dict[str, Any], seconds: float
+    ) -> dict[str, Any]:
+        """The answer of any broker, for which it asks ZooKeeper; a second request would only wait behind the first."""
+
+        def attempt() -> dict[str, Any]:
+            link = self._brokers.any()
+            try:
+                answer: dict[str, Any] = link.ask(api, version, message, seconds)
+            except TimeoutError as error:
+                raise ZooKeeperSilentError(api.name, seconds) from error
+            return answer
+
+        return self.asked(api.name, attempt)
 
     def _of_controller(self, api: Api, message: dict[str, Any]) -> dict[str, Any]:
         """The controller's answer; it may be another one by now, or away for a moment."""
@@ -230,8 +262,6 @@ class ClusterAdmin:
                 if error.code not in ELSEWHERE:
                     break
         where = "" if isinstance(failure, KafkaError) else f"; check --bootstrap {self._bootstrap}"
-        if isinstance(failure, TimeoutError) and what in ASKED_OF_ZOOKEEPER:
-            where = "; brokers ask ZooKeeper for this: see that it answers them, and that they run"
         raise click.ClickException(f"{what}: {failure}{where}.") from failure
 
 

@@ -6,7 +6,7 @@ drained, as long as enough others are in sync.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,16 +15,23 @@ from headrace.cli.cluster_admin import ClusterLook, Move, PartitionView
 from headrace.cli.reassignment_plan import Key
 
 PARTITIONS_NAMED_MAX: Final = 10
+ZOOKEEPER_SILENT: Final = (
+    "ZooKeeper does not answer the brokers: "
+    "min.insync.replicas is not known, and leaders that die are not replaced"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """All that was seen; `min_isr` is `min.insync.replicas` by topic, `drained` the brokers that are stopped on purpose."""
+    """All that was seen; `min_isr` is `min.insync.replicas` by topic, None where ZooKeeper does not tell the brokers.
+
+    `drained` are the brokers that are stopped on purpose.
+    """
 
     look: ClusterLook
     brokers: Mapping[int, BrokerLook]
     moves: Mapping[Key, Move]
-    min_isr: Mapping[str, int]
+    min_isr: Mapping[str, int] | None
     drained: frozenset[int] = frozenset()
 
     def without_leader(self) -> list[Key]:
@@ -48,11 +55,11 @@ class ClusterState:
         """Under-replicated partitions that will be until drained brokers are restored."""
         return [key for key, late in self.under_replicated().items() if self.drained.issuperset(late)]
 
-    def below_min_isr(self) -> list[Key]:
-        return [key for key, p in self._partitions() if len(p.isr) < self.min_isr[key[0]]]
+    def below_min_isr(self) -> list[Key] | None:
+        return self._with_spare(lambda spare: spare < 0)
 
-    def at_min_isr(self) -> list[Key]:
-        return [key for key, p in self._partitions() if len(p.isr) == self.min_isr[key[0]]]
+    def at_min_isr(self) -> list[Key] | None:
+        return self._with_spare(lambda spare: spare == 0)
 
     def answers(self, broker_id: int) -> bool:
         return broker_id in self.brokers and self.brokers[broker_id].failure is None
@@ -61,6 +68,13 @@ class ClusterState:
         """Brokers that have replicas and are not alive."""
         holders = {replica for _, p in self._partitions() for replica in p.replicas}
         return sorted(holders - self.look.addresses.keys())
+
+    def _with_spare(self, is_wanted: Callable[[int], bool]) -> list[Key] | None:
+        """Those with so many replicas in sync above `min.insync.replicas`; None where nobody knows."""
+        min_isr = self.min_isr
+        if min_isr is None:
+            return None
+        return [key for key, p in self._partitions() if is_wanted(len(p.isr) - min_isr[key[0]])]
 
     def _partitions(self) -> Iterable[tuple[Key, PartitionView]]:
         return sorted(self.look.partitions.items(), key=lambda item: item[0])
@@ -79,6 +93,7 @@ class Stopping:
 
 def stopping(state: ClusterState, broker_id: int) -> Stopping:
     """Whom it would hurt if this broker stopped now; who is silent is in sync only until the session in ZooKeeper ends."""
+    assert state.min_isr is not None, "without ZooKeeper nobody asks"
     hindered: dict[Key, int] = {}
     never: dict[Key, int] = {}
     for key, partition in sorted(state.look.partitions.items(), key=lambda item: item[0]):
@@ -92,6 +107,8 @@ def stopping(state: ClusterState, broker_id: int) -> Stopping:
 def problems(state: ClusterState) -> list[str]:
     """One sentence for each thing that is not well; none: all is."""
     found = []
+    if state.min_isr is None:
+        found.append(f"{ZOOKEEPER_SILENT}.")
     if state.look.controller not in state.look.addresses:
         found.append("No broker is the controller: leaders that die are not replaced.")
     if absent := [broker_id for broker_id in state.absent() if broker_id not in state.drained]:
@@ -137,10 +154,14 @@ def as_json(state: ClusterState) -> dict[str, Any]:
         "under_replicated": {name_of(key): list(late) for key, late in state.under_replicated().items()},
         "drained": sorted(state.drained),
         "waiting_for_drained": [name_of(key) for key in state.waiting_for_drained()],
-        "below_min_isr": [name_of(key) for key in state.below_min_isr()],
-        "at_min_isr": [name_of(key) for key in state.at_min_isr()],
+        "below_min_isr": _names(state.below_min_isr()),
+        "at_min_isr": _names(state.at_min_isr()),
         "reassigning": [name_of(key) for key in sorted(state.moves)],
     }
+
+
+def _names(keys: Sequence[Key] | None) -> list[str] | None:
+    return None if keys is None else [name_of(key) for key in keys]
 
 
 def name_of(key: Key) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
-from headrace.cli.cluster_admin import ClusterAdmin, ClusterLook, Move
+from headrace.cli.cluster_admin import ClusterAdmin, ClusterLook, Move, ZooKeeperSilentError
 from headrace.cli.reassignment_plan import Key, PlanError, Replicas, plan
 from headrace.cli.shared import bootstrap_option, json_option, print_rows
 from headrace.cli.throttle import remove_throttle, throttle
@@ -147,20 +147,26 @@ def start(
 @json_option
 def show(bootstrap: Bootstrap, as_json: bool) -> None:
     """Print the partitions that are moving; when there are none any more, remove the throttle."""
+    unthrottled: list[str] = []
+    failure: ZooKeeperSilentError | None = None
     with ClusterAdmin(bootstrap) as admin:
         moves = admin.moves()
         cluster = admin.cluster(sorted({topic for topic, _ in moves}) or None)
-        unthrottled = [] if moves else remove_throttle(admin, cluster)
+        try:
+            unthrottled = [] if moves else remove_throttle(admin, cluster)
+        except ZooKeeperSilentError as error:
+            failure = error
     rows = [_progress(key, move, cluster) for key, move in sorted(moves.items())]
     if as_json:
         click.echo(json.dumps({"moving": rows, "throttle_removed": unthrottled}))
-        return
-    if rows:
+    elif rows:
         print_rows(rows)
     else:
         click.echo("nothing is moving")
-    if unthrottled:
+    if unthrottled and not as_json:
         click.echo(f"the throttle is removed: {', '.join(unthrottled)}")
+    if failure is not None:
+        raise failure
 
 
 @reassign.command(epilog="Example: headrace topics reassign cancel pageviews --bootstrap 127.0.0.1:9092")

@@ -44,6 +44,7 @@ class BlockingLink:
         self.number = next(_NUMBERS)
         self._address = address
         self._security = security
+        self._timeout_seconds = timeout_seconds
         self._login_due: float | None = None
         self._exchange = Exchange(client_id, negotiates=negotiates)
         self._socket = _connected(address, timeout_seconds, security)
@@ -56,8 +57,10 @@ class BlockingLink:
             self._socket.close()
             raise
 
-    def ask(self, api: Api, highest: int, message: Message) -> Message:
-        """Send a request in a version up to `highest` and return its decoded answer.
+    def ask(
+        self, api: Api, highest: int, message: Message, timeout_seconds: float | None = None
+    ) -> Message:
+        """Send a request in a version up to `highest` and return its decoded answer; None: within the link's own time-out.
 
         Raises:
             OSError: the connection failed, timed out or was closed.
@@ -66,7 +69,13 @@ class BlockingLink:
         """
         if self._login_due is not None and time.monotonic() >= self._login_due:
             self._log_in()
-        return self._carry(self._exchange.request(api, highest, message))
+        request = self._exchange.request(api, highest, message)
+        if timeout_seconds is None:
+            return self._carry(request)
+        self._socket.settimeout(timeout_seconds)
+        answer = self._carry(request)
+        self._socket.settimeout(self._timeout_seconds)
+        return answer
 
     def close(self) -> None:
         self._socket.close()
