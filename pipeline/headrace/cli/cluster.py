@@ -66,13 +66,18 @@ def status(drained: tuple[int, ...], bootstrap: Bootstrap, as_json: bool) -> Non
 def may_stop(broker_id: int, allow_unavailable: bool, bootstrap: Bootstrap, as_json: bool) -> None:
     """Tell whether BROKER may stop now: none of its partitions falls below min.insync.replicas; exit 1 if one does.
 
-    A broker that is not alive holds nobody up.
+    A broker that has replicas and is not alive holds nobody up; exit 1 also for an id that is no broker's.
     """
     state = look(bootstrap)
     if state.min_isr is None:
         raise click.ClickException(
             f"broker {broker_id} may not stop now: {ZOOKEEPER_SILENT}; "
             "see that it runs, then ask again."
+        )
+    if not state.knows(broker_id):
+        alive = ", ".join(map(str, sorted(state.look.addresses)))
+        raise click.ClickException(
+            f"there is no broker {broker_id}, and no partition has a replica there: alive are {alive}."
         )
     found = stopping(state, broker_id)
     may = not found.hindered and (allow_unavailable or not found.never)

@@ -66,8 +66,14 @@ class ClusterState:
 
     def absent(self) -> list[int]:
         """Brokers that have replicas and are not alive."""
-        holders = {replica for _, p in self._partitions() for replica in p.replicas}
-        return sorted(holders - self.look.addresses.keys())
+        return sorted(self._holders() - self.look.addresses.keys())
+
+    def knows(self, broker_id: int) -> bool:
+        """Whether a broker is alive or has replicas."""
+        return broker_id in self._holders() | self.look.addresses.keys()
+
+    def _holders(self) -> set[int]:
+        return {replica for _, p in self._partitions() for replica in p.replicas}
 
     def _with_spare(self, is_wanted: Callable[[int], bool]) -> list[Key] | None:
         """Those with so many replicas in sync above `min.insync.replicas`; None where nobody knows."""

@@ -1,4 +1,4 @@
-"""What `headrace cluster` says while brokers have no answer from ZooKeeper."""
+"""What `headrace cluster` says while brokers have no answer from ZooKeeper, and of a broker that nobody knows."""
 
 from __future__ import annotations
 
@@ -77,3 +77,15 @@ def test_without_zookeeper_no_broker_may_stop(broker: ScriptedBroker, more: list
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("Error: broker 1 may not stop now: ZooKeeper does not answer the brokers")
     assert done.stderr.count("\n") == 1
+
+
+def test_who_is_no_broker_is_told_so(broker: ScriptedBroker, configs: Configs) -> None:
+    configs.zookeeper_answers = True
+    assert run(broker, "may-stop", "1", "--allow-unavailable").output == (
+        "Broker 1 may stop.\n"
+        "These have too few replicas to do without any one of them: t-0, t-1. "
+        "Give them more replicas (headrace topics reassign), or allow it with --allow-unavailable.\n"
+    )
+    done = run(broker, "may-stop", "9")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "Error: there is no broker 9, and no partition has a replica there: alive are 1.\n"
