@@ -34,7 +34,7 @@ def test_a_topic_is_created_described_listed_and_deleted(broker: DevCluster) -> 
     assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
     assert described["configuration"] == {"retention.ms": "100000"}
     listed = json.loads(run(broker, "topics", "list", "--json").stdout)
-    assert {"topic": "made", "partitions": 3, "replicas": 1} in listed
+    assert {"topic": "made", "partitions": 3, "replicas": 1, "marked_for_deletion": False} in listed
     assert run(broker, "topics", "delete", "made").returncode == 0
     gone = run(broker, "topics", "describe", "made")
     assert gone.returncode == 1

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import headrace
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 from processes import DevCluster, eventually
+
+from headrace.cli import topics
 
 HEADRACE = ["-m", "headrace.cli"]
 MESSAGES = 3000
@@ -81,7 +84,7 @@ def test_partitions_move_while_they_are_written(
 
 
 def test_a_throttle_lasts_as_long_as_its_moves_whatever_else_moves(
-    dev_cluster: Callable[..., DevCluster],
+    dev_cluster: Callable[..., DevCluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = dev_cluster(brokers=3)
     for topic in ("slow", "tiny"):
@@ -99,6 +102,32 @@ def test_a_throttle_lasts_as_long_as_its_moves_whatever_else_moves(
     assert [row["topic"] for row in again["moved"]] == ["slow"]
     assert answer(cluster, "describe", "slow")["configuration"] == {}
     assert answer(cluster, "describe", "slow")["partitions"][0]["out_of_sync"] == []
+    a_topic_that_moves_is_marked_for_deletion(cluster, monkeypatch)
+
+
+def a_topic_that_moves_is_marked_for_deletion(cluster: DevCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it has moved."""
+    monkeypatch.setattr(topics, "DELETION_SECONDS_MAX", 1.0)
+    here = ("--bootstrap", cluster.bootstrap)
+    headrace("topics", "reassign", "start", "slow", "--replication-factor", "1", *here)
+    headrace("topics", "reassign", "start", "slow", "--replication-factor", "3", "--throttle", "50000", *here)
+    assert (
+        headrace("topics", "describe", "slow", *here, "--json").stdout.count('"marked_for_deletion": false')
+        == 1
+    )
+    deleted = headrace("topics", "delete", "slow", *here)
+    assert (deleted.returncode, deleted.stderr.splitlines()) == (
+        1,
+        [
+            "slow goes once its partitions have moved (slow-0): headrace topics reassign show",
+            "Error: slow is marked for deletion, and still there after 1 s: "
+            "`headrace topics reassign show` shows the partitions that it waits for.",
+        ],
+    )
+    listed = headrace("topics", "list", *here).stdout.splitlines()
+    assert [line.split()[0] for line in listed if "marked for deletion" in line] == ["slow"]
+    described = headrace("topics", "describe", "slow", *here).stdout
+    assert described.startswith("marked for deletion: it goes once its partitions have moved")
 
 
 def another_order_has_other_leaders(cluster: DevCluster, folder: Path) -> None:

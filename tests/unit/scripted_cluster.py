@@ -23,7 +23,9 @@ def scripted_cluster(topics: Mapping[str, int], answers: Answers) -> Iterator[Sc
         if key == API_VERSIONS:
             served = [(key, *APIS[key].versions) for key in (METADATA, *answers)]
             return {
-                "api_keys": [{"api_key": k, "min_version": low, "max_version": high} for k, low, high in served]
+                "api_keys": [
+                    {"api_key": k, "min_version": low, "max_version": high} for k, low, high in served
+                ]
             }
         return _metadata(broker, topics, message) if key == METADATA else answers[key](message)
 

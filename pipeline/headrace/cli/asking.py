@@ -21,7 +21,12 @@ def asked(what: str, call: Callable[[], Answer]) -> Answer:
     try:
         return call()
     except KafkaException as error:
-        raise click.ClickException(f"{what}: {reason_of(error)}.") from error
+        raise failure(what, error) from error
+
+
+def failure(what: str, error: KafkaException) -> click.ClickException:
+    """The command's one line."""
+    return click.ClickException(f"{what}: {reason_of(error)}.")
 
 
 def reason_of(error: KafkaException) -> str:

@@ -71,8 +71,7 @@ def may_stop(broker_id: int, allow_unavailable: bool, bootstrap: Bootstrap, as_j
     state = look(bootstrap)
     if state.min_isr is None:
         raise click.ClickException(
-            f"broker {broker_id} may not stop now: {ZOOKEEPER_SILENT}; "
-            "see that it runs, then ask again."
+            f"broker {broker_id} may not stop now: {ZOOKEEPER_SILENT}; see that it runs, then ask again."
         )
     if not state.knows(broker_id):
         alive = ", ".join(map(str, sorted(state.look.addresses)))

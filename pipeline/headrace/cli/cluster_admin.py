@@ -23,6 +23,7 @@ from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import (
     k03_metadata,
     k32_describe_configs,
+    k37_create_partitions,
     k44_incremental_alter_configs,
     k45_alter_partition_reassignments,
     k46_list_partition_reassignments,
@@ -35,7 +36,7 @@ from headrace.cli.shared import TIMEOUT_SECONDS
 READ_SECONDS: Final = 4.0
 """What brokers have to look up in ZooKeeper what they are asked for."""
 TOPICS_ASKED_MAX: Final = 500
-METADATA_VERSION, DESCRIBE_VERSION, ALTER_VERSION = 12, 4, 1
+METADATA_VERSION, DESCRIBE_VERSION, ALTER_VERSION, PARTITIONS_VERSION = 12, 4, 1, 3
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 # Another broker answers, or this one a little later.
@@ -99,9 +100,18 @@ class Move:
 class ClusterAdmin:
     """Asks the brokers of `bootstrap`; to be closed after use."""
 
-    def __init__(self, bootstrap: Bootstrap, client_id: str = "headrace-topics") -> None:
+    def __init__(
+        self,
+        bootstrap: Bootstrap,
+        client_id: str = "headrace-topics",
+        *,
+        timeout_seconds: float | None = None,
+        attempts_max: int = ATTEMPTS_MAX,
+    ) -> None:
         self._bootstrap = bootstrap
-        self._brokers = BlockingCluster(bootstrap.addresses, client_id, TIMEOUT_SECONDS, bootstrap.security)
+        self._attempts_max = attempts_max
+        seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
+        self._brokers = BlockingCluster(bootstrap.addresses, client_id, seconds, bootstrap.security)
 
     def __enter__(self) -> ClusterAdmin:
         return self
@@ -142,6 +152,24 @@ class ClusterAdmin:
             for topic in answer["topics"]
             for p in topic["partitions"]
         }
+
+    def doomed(self, topics: Iterable[str]) -> set[str]:
+        """Those of these topics that are marked for deletion.
+
+        No question of the protocol is about that, but a controller adds no partition to them, and says so first of all.
+        """
+        wanted = [{"name": topic, "count": 1, "assignments": None} for topic in topics]
+        message = {"topics": wanted, "timeout_ms": 0, "validate_only": True}
+
+        def attempt() -> set[str]:
+            api = k37_create_partitions.API
+            answer = self.broker(self._metadata([]).controller).ask(api, PARTITIONS_VERSION, message)
+            found = {result["name"]: result["error_code"] for result in answer["results"]}
+            if ErrorCode.NOT_CONTROLLER in found.values():
+                raise error_of(ErrorCode.NOT_CONTROLLER, "the controller has changed")
+            return {name for name, code in found.items() if code == ErrorCode.INVALID_TOPIC_EXCEPTION}
+
+        return self.asked("ask for topics that are marked for deletion", attempt)
 
     def topic_configs(self, topics: Iterable[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
         """What these topics say of these configurations, where it is not empty.
@@ -248,7 +276,7 @@ class ClusterAdmin:
     def asked(self, what: str, attempt: Callable[[], T]) -> T:
         """Attempt until it succeeds, as long as who is asked may be another one by then; the failure names `what`."""
         failure: Exception | None = None
-        for _ in attempts(ATTEMPTS_MAX):
+        for _ in attempts(self._attempts_max):
             try:
                 return attempt()
             except NOT_LET_IN as error:

@@ -6,11 +6,13 @@ import json
 from typing import Any, Final
 
 import click
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, NewTopic
 from rich.text import Text
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.cli.asking import admin_client, asked
+from headrace.cli.asking import admin_client, asked, failure
+from headrace.cli.cluster_status import named
 from headrace.cli.reassign import reassign
 from headrace.cli.shared import (
     TIMEOUT_SECONDS,
@@ -21,9 +23,15 @@ from headrace.cli.shared import (
     print_rows,
     say,
 )
+from headrace.cli.topic_deletion import MARKED, doomed_topics, is_marked, moving_partitions
 
 CHANGE_SECONDS_MAX: Final = 60.0
-"""How long a topic may take to be made or deleted: one of 5,000 partitions takes longer than any question does."""
+"""How long a topic may take to be made: one of 5,000 partitions takes longer than any question does."""
+
+DELETION_SECONDS_MAX: Final = 50.0
+"""How long a topic may take to be deleted before its deletion is said to wait."""
+
+SHOW: Final = "headrace topics reassign show"
 
 
 @click.group(epilog="Example: headrace topics list --bootstrap 127.0.0.1:9092")
@@ -38,20 +46,25 @@ topics.add_command(reassign)
 @bootstrap_option
 @json_option
 def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
-    """Print the topics with their partitions and replicas."""
+    """Print the topics with their partitions and replicas, and which of them are marked for deletion."""
     metadata = asked("list topics", lambda: admin_client(bootstrap).list_topics(timeout=TIMEOUT_SECONDS))
+    doomed = doomed_topics(bootstrap)
     rows = [
         {
             "topic": name,
             "partitions": len(topic.partitions),
             "replicas": max((len(each.replicas) for each in topic.partitions.values()), default=0),
+            "marked_for_deletion": is_marked(name, doomed),
         }
         for name, topic in sorted(metadata.topics.items())
     ]
     if as_json:
         click.echo(json.dumps(rows))
     else:
-        print_rows(rows)
+        columns = ("topic", "partitions", "replicas")
+        shown = [{name: row[name] for name in columns} for row in rows]
+        marks = [MARKED if row["marked_for_deletion"] else "" for row in rows]
+        print_rows([{**row, "": mark} for row, mark in zip(shown, marks, strict=True)])
 
 
 @topics.command(epilog="Example: headrace topics describe pageviews --bootstrap 127.0.0.1:9092")
@@ -61,12 +74,13 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
 def describe(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
     """Print a topic's partitions and the configuration that was set for it.
 
-    Replicas out of sync and partitions without a leader are marked.
+    Replicas out of sync and partitions without a leader are marked; a topic that is deleted once its partitions have moved
+    is said to be marked for deletion.
     """
     admin = admin_client(bootstrap)
     metadata = asked("describe topic", lambda: admin.list_topics(timeout=TIMEOUT_SECONDS))
-    found = metadata.topics.get(topic)
-    if found is None:
+    view = metadata.topics.get(topic)
+    if view is None:
         raise click.ClickException(
             f"topic {topic} does not exist; `headrace topics list` shows those that do."
         )
@@ -78,7 +92,7 @@ def describe(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
             "isrs": each.isrs,
             "out_of_sync": [replica for replica in each.replicas if replica not in each.isrs],
         }
-        for each in sorted(found.partitions.values(), key=lambda each: each.id)
+        for each in sorted(view.partitions.values(), key=lambda each: each.id)
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     answer = asked(
@@ -90,9 +104,13 @@ def describe(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
         for name, entry in sorted(answer.items())
         if not (entry.is_default or entry.is_read_only)
     }
+    marked = is_marked(topic, doomed_topics(bootstrap))
     if as_json:
-        click.echo(json.dumps({"topic": topic, "partitions": partitions, "configuration": configuration}))
+        found = {"topic": topic, "partitions": partitions, "configuration": configuration}
+        click.echo(json.dumps({**found, "marked_for_deletion": marked}))
         return
+    if marked:
+        click.echo(f"{MARKED}: it goes once its partitions have moved (headrace topics reassign show)")
     print_rows([_marked(partition) for partition in partitions])
     for name, value in configuration.items():
         click.echo(f"{name}={value}")
@@ -137,10 +155,24 @@ def create(
 @bootstrap_option
 @json_option
 def delete(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Delete a topic and all its messages."""
+    """Delete a topic and all its messages.
+
+    A topic of which partitions move is marked for deletion, and goes once they have moved.
+    """
+    moving = moving_partitions(bootstrap, topic)
+    if moving:
+        click.echo(f"{topic} goes once its partitions have moved ({named(moving)}): {SHOW}", err=True)
     admin = admin_client(bootstrap)
-    future = admin.delete_topics([topic], request_timeout=CHANGE_SECONDS_MAX)[topic]
-    asked(f"delete topic {topic}", future.result)
+    seconds = DELETION_SECONDS_MAX
+    asked_s = {"operation_timeout": seconds, "request_timeout": seconds + TIMEOUT_SECONDS}
+    try:
+        admin.delete_topics([topic], **asked_s)[topic].result()
+    except KafkaException as error:
+        if error.args[0].name() != "REQUEST_TIMED_OUT":
+            raise failure(f"delete topic {topic}", error) from error
+        raise click.ClickException(
+            f"{topic} is {MARKED}, and still there after {seconds:.0f} s: `{SHOW}` shows the partitions that it waits for."
+        ) from error
     say({"topic": topic, "deleted": True}, f"deleted {topic}", as_json=as_json)
 
 

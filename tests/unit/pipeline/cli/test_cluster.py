@@ -61,7 +61,9 @@ def test_without_zookeeper_status_tells_what_brokers_know(broker: ScriptedBroker
     found = json.loads(done.stdout)
     assert (done.exit_code, found["partitions"], found["controller"]) == (1, 2, 1)
     assert (found["below_min_isr"], found["at_min_isr"]) == (None, None)
-    assert [problem.split(":")[0] for problem in found["problems"]] == ["ZooKeeper does not answer the brokers"]
+    assert [problem.split(":")[0] for problem in found["problems"]] == [
+        "ZooKeeper does not answer the brokers"
+    ]
     assert broker.keys.count(DESCRIBE_CONFIGS) == 2, "one question for topics, one for the broker"
 
 

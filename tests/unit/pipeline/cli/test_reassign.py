@@ -17,7 +17,9 @@ DESCRIBE_CONFIGS, MOVES = 32, 46
 WAIT_SECONDS = 0.1
 
 
-def test_without_zookeeper_show_tells_the_moves_and_leaves_the_throttle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_zookeeper_show_tells_the_moves_and_leaves_the_throttle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cluster_admin, "READ_SECONDS", WAIT_SECONDS)
 
     def late(_: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from headrace.broker.coordinators.topics import offsets_topic, transactions_topi
 from headrace.broker.errors import (
     ErrorCode,
     InvalidRequestError,
+    InvalidTopicError,
     KafkaError,
     ReassignmentInProgressError,
     RequestTimedOutError,
@@ -185,6 +186,8 @@ class Topics:
         validate_only: bool,
     ) -> None:
         znode = await self._zookeeper.get(paths.topic(name))
+        if znode is not None and await self._zookeeper.get(paths.delete_topic(name)) is not None:
+            raise InvalidTopicError("The topic is queued for deletion.")
         if znode is None or self._metadata.topics(name) is None:
             raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
         old = paths.decode_topic(name, znode.data)

@@ -20,7 +20,7 @@ from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.topics.changes import ZOOKEEPER_MS_MAX, Topics
 from headrace.broker.server.topics.checks import PARTITION_COUNT_MAX
 from headrace.broker.tasks import Tasks
-from headrace.broker.zk.znodes import ZooKeeperClosedError
+from headrace.broker.zk.znodes import Znode, ZooKeeperClosedError
 
 
 async def _anybody(topic: str) -> None:
@@ -190,3 +190,18 @@ def test_the_controller_hears_of_new_topics_before_their_asker_does() -> None:
     assert story[-1] == "written ['a', 'b']"
     asyncio.run(topics.create(wanted, timeout_ms=0, validate_only=True))
     assert story.count("written ['a', 'b']") == 1
+
+
+def test_a_topic_that_is_queued_for_deletion_does_not_grow() -> None:
+    """Kafka's controller says so before all else that it has against new partitions."""
+
+    async def get(path: str) -> Znode:
+        return Znode(data=b"{}", version=0, ephemeral_owner=0, creation_zxid=1, created_ms=1)
+
+    zookeeper = cast(Any, SimpleNamespace(get=get))
+    topics = Topics(BrokerConfig(), zookeeper, MetadataCache(), Tasks(), _anybody)
+    result = asyncio.run(topics.grow("t", 1, None, timeout_ms=5000, validate_only=True))
+    assert (result.error, result.message) == (
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "The topic is queued for deletion.",
+    )
