@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from headrace.broker.auth.hosts import host_text
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.properties import parse_properties
@@ -50,17 +51,12 @@ def endpoints(config: BrokerConfig) -> list[Endpoint]:
 
 
 def numeric(host: str) -> str | None:
-    """An address as sockets tell it, an IPv4 one never in the clothes of IPv6; None for a name, which has to be resolved."""
+    """An address as those of clients are written; None for a name, which has to be resolved."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
         return None
-    return as_ipv4(str(found[0][4][0]))
-
-
-def as_ipv4(address: str) -> str:
-    """An address that a socket told; IPv4 stays IPv4 where the socket listens to IPv6, too."""
-    return address.removeprefix("::ffff:") if "." in address else address
+    return host_text(str(found[0][4][0]))
 
 
 async def resolve(host: str) -> str | None:
@@ -74,7 +70,7 @@ async def resolve(host: str) -> str | None:
         return None
     # As Java chooses among several.
     first = next((each for each in names if each[0] == socket.AF_INET), names[0])
-    return as_ipv4(str(first[4][0]))
+    return host_text(str(first[4][0]))
 
 
 def data_directories(config: BrokerConfig) -> list[str]:

@@ -14,11 +14,11 @@ import socket
 from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Sequence
 
+from headrace.broker.auth.hosts import host_text
 from headrace.broker.clock import Clock
 from headrace.broker.config.listeners import Listener
 from headrace.broker.log.files import advice
 from headrace.broker.quotas.connections import Connections
-from headrace.broker.server.settings.addresses import as_ipv4
 from headrace.broker.server.status.metrics import BrokerMetrics
 from headrace.broker.structured_log import get_logger
 
@@ -158,7 +158,7 @@ class _Door:
             except OSError as error:
                 self._failed(error)
                 return
-            host = as_ipv4(address[0])
+            host = host_text(address[0])
             now_ms = self._doors.clock.monotonic_ms()
             wait_ms = self._doors.connections.listener_wait_ms(self._listener.name, now_ms)
             if wait_ms:

@@ -16,14 +16,14 @@ from headrace.broker.server.settings.addresses import numeric, resolve
     [
         ("10.0.0.1", "10.0.0.1"),
         ("::ffff:10.0.0.1", "10.0.0.1"),
-        ("2001:DB8:0::1", "2001:db8::1"),
+        ("2001:DB8:0::1", "2001:db8:0:0:0:0:0:1"),
         ("localhost", None),
         ("%3A%3A1", None),
         ("", None),
         ("a" * 300, None),
     ],
 )
-def test_an_address_is_told_as_sockets_tell_it_and_a_name_is_none(host: str, address: str | None) -> None:
+def test_an_address_is_told_as_those_of_clients_and_a_name_is_none(host: str, address: str | None) -> None:
     assert numeric(host) == address
 
 
@@ -44,4 +44,4 @@ def test_of_several_addresses_of_a_name_one_of_ipv4_counts(monkeypatch: pytest.M
         monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
         return [await resolve(host) for host in ("both", "new", "nobody", "10.0.0.2")]
 
-    assert asyncio.run(looked_up()) == ["10.0.0.1", "2001:db8::1", None, "10.0.0.2"]
+    assert asyncio.run(looked_up()) == ["10.0.0.1", "2001:db8:0:0:0:0:0:1", None, "10.0.0.2"]

@@ -90,6 +90,7 @@ class World:
             ConnectionLimits(listeners={OUTSIDE: ListenerLimits()}, **limits), Windows(count=2)
         )
         self.inside: list[Client] = []
+        self.hosts: list[str] = []
         sockets: Any = [(Listener(OUTSIDE, "localhost", 9092), self.socket)]
         clock: Any = SimpleNamespace(monotonic_ms=lambda: self.loop.now_ms)
         loop: Any = self.loop
@@ -98,6 +99,7 @@ class World:
 
     def _let_in(self, client: Any, host: str, listener: Listener) -> None:
         self.inside.append(client)
+        self.hosts.append(host)
         self.connections.opened(listener.name, host)
 
     def come(self, *clients: Client) -> None:
@@ -207,3 +209,9 @@ def test_an_address_of_ipv4_is_one_whatever_the_socket_tells() -> None:
     first, second = Client("::ffff:10.0.0.1"), Client("10.0.0.1")
     world.come(first, second)
     assert world.inside == [first]
+
+
+def test_a_client_has_the_address_that_java_would_write() -> None:
+    world = World()
+    world.come(Client("2001:db8::1"), Client("::ffff:10.0.0.7"))
+    assert world.hosts == ["2001:db8:0:0:0:0:0:1", "10.0.0.7"]
