@@ -290,7 +290,7 @@ class ClusterAdmin:
                 if error.code not in ELSEWHERE:
                     break
         where = "" if isinstance(failure, KafkaError) else f"; check --bootstrap {self._bootstrap}"
-        raise click.ClickException(f"{what}: {failure}{where}.") from failure
+        raise click.ClickException(f"{what}: {str(failure).rstrip('.')}{where}.") from failure
 
 
 def _alteration(kind: int, name: str, configs: Mapping[str, str | None]) -> dict[str, Any]:

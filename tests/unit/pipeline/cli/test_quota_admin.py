@@ -125,6 +125,8 @@ def test_what_an_entity_has_not_is_not_said_to_be_removed() -> None:
         ("set", "producer_byte_rate", "--user", "alice"),
         ("set", "producer_byte_rate=inf", "--user", "alice"),
         ("set", "bytes=1", "--user", "alice"),
+        ("set", "request_percentage=1", "request_percentage=2", "--user", "alice"),
+        ("set", "connection_creation_rate=1", "--ip", "::1"),
         ("remove", "bytes", "--user", "alice"),
     ],
 )
