@@ -5,8 +5,8 @@ Every refusal is a click.UsageError.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import click
 
@@ -23,6 +23,7 @@ from headrace.broker.auth.acls import (
     of_title,
     title,
 )
+from headrace.broker.auth.hosts import host_text
 from headrace.broker.auth.operations import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from headrace.broker.auth.principal import Principal
 
@@ -70,6 +71,43 @@ def bindings(wish: Wish) -> list[Binding]:
         for principal, host, permission in people
     ]
     return list(dict.fromkeys(found))
+
+
+def addable(wish: Wish) -> Wish:
+    """The same with its hosts as brokers write those of clients; what no client would ever match is wrong use."""
+    for principal in (*wish.allowed, *wish.denied):
+        kind, _, name = principal.partition(":")
+        if not kind or not name:
+            raise click.UsageError(
+                f"{principal!r} is nobody: give TYPE:NAME, as in User:alice, or User:* for all."
+            )
+    for host in (*wish.allowed_hosts, *wish.denied_hosts):
+        if host != ANYTHING and _written(host) is None:
+            raise click.UsageError(
+                f"{host!r} is no address, and no client would match it: "
+                "name each address, such as 10.0.0.7, or give * for all."
+            )
+    return _with_hosts(wish, lambda host: (_written(host) or host,))
+
+
+def removable(wish: Wish) -> Wish:
+    """The same with its hosts as they are given and as brokers write them: other tools add what no client matches."""
+    return _with_hosts(wish, lambda host: (host, _written(host) or host))
+
+
+def _with_hosts(wish: Wish, spellings: Callable[[str], tuple[str, ...]]) -> Wish:
+    def spelled(hosts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(text for host in hosts for text in spellings(host)))
+
+    return replace(wish, allowed_hosts=spelled(wish.allowed_hosts), denied_hosts=spelled(wish.denied_hosts))
+
+
+def _written(host: str) -> str | None:
+    """An address as brokers write those of clients; None for all else."""
+    try:
+        return host_text(host)
+    except ValueError:
+        return None
 
 
 def filters(wish: Wish, principals: Sequence[str] = ()) -> list[BindingFilter]:

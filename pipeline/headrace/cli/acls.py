@@ -16,7 +16,7 @@ from headrace.broker.auth.acls import Binding, PatternType, exactly, of_title
 from headrace.broker.auth.operations import CLUSTER_NAME, ResourceType
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.acl_admin import AclAdmin
-from headrace.cli.acl_rules import Wish, bindings, filters, row
+from headrace.cli.acl_rules import Wish, addable, bindings, filters, removable, row
 from headrace.cli.cluster_admin import ClusterAdmin
 from headrace.cli.shared import bootstrap_option, json_option, print_rows
 
@@ -68,10 +68,18 @@ def _rule_options(command: Command) -> Command:
         ),
         click.option("--deny-principal", "denied", multiple=True, metavar="TYPE:NAME", help="Who may not."),
         click.option(
-            "--allow-host", "allowed_hosts", multiple=True, metavar="ADDRESS", help="From where; else all."
+            "--allow-host",
+            "allowed_hosts",
+            multiple=True,
+            metavar="ADDRESS",
+            help="From which address; else all.",
         ),
         click.option(
-            "--deny-host", "denied_hosts", multiple=True, metavar="ADDRESS", help="From where not; else all."
+            "--deny-host",
+            "denied_hosts",
+            multiple=True,
+            metavar="ADDRESS",
+            help="From which address not; else all.",
         ),
         click.option(
             "--operation", "operations", multiple=True, metavar="OPERATION", help="Such as Read; else All."
@@ -147,7 +155,7 @@ def add(bootstrap: Bootstrap, as_json: bool, dry_run: bool, **given: Any) -> Non
 
     Prints the entries; those that are there already stay.
     """
-    wanted = bindings(_wish(given))
+    wanted = bindings(addable(_wish(given)))
     if not wanted:
         raise click.UsageError("Say who: --allow-principal or --deny-principal.")
     if not dry_run:
@@ -174,7 +182,7 @@ def remove(bootstrap: Bootstrap, as_json: bool, dry_run: bool, force: bool, **gi
     wish = _wish(given)
     with _asking(bootstrap) as admin:
         if wish.allowed or wish.denied:
-            wanted = bindings(wish)
+            wanted = bindings(removable(wish))
         elif not wish.resources:
             raise click.UsageError("Name the resources whose entries shall go.")
         elif not force and not dry_run:

@@ -6,6 +6,7 @@ command line the list of processes would show it.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,7 @@ def list_users(bootstrap: Bootstrap, as_json: bool) -> None:
 @json_option
 def add(user: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Bootstrap, as_json: bool) -> None:
     """Give a user its first password."""
+    _check_name(user)
     with _asking(bootstrap) as admin:
         if admin.mechanisms(user):
             raise click.ClickException(
@@ -91,6 +93,7 @@ def password(
     user: str, mechanisms: tuple[str, ...], iterations: int, bootstrap: Bootstrap, as_json: bool
 ) -> None:
     """Change a user's password, for the mechanisms that it has one for."""
+    _check_name(user)
     with _asking(bootstrap) as admin:
         wanted = mechanisms or tuple(_known(admin, user))
         admin.set_password(user, _password(user), wanted, iterations)
@@ -113,6 +116,14 @@ def remove(user: str, mechanisms: tuple[str, ...], bootstrap: Bootstrap, as_json
         f"User {user} has no password any more for {', '.join(wanted)}.",
         as_json=as_json,
     )
+
+
+def _check_name(user: str) -> None:
+    if not re.fullmatch(r"[\x01-\x7f]+", user):
+        raise click.UsageError(
+            f"User {user!r} could not log in: in SCRAM brokers, Apache Kafka's too, read names of ASCII characters alone; "
+            "choose such a name."
+        )
 
 
 def _known(admin: UserAdmin, user: str) -> dict[str, int]:

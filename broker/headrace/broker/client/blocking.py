@@ -57,9 +57,7 @@ class BlockingLink:
             self._socket.close()
             raise
 
-    def ask(
-        self, api: Api, highest: int, message: Message, timeout_seconds: float | None = None
-    ) -> Message:
+    def ask(self, api: Api, highest: int, message: Message, timeout_seconds: float | None = None) -> Message:
         """Send a request in a version up to `highest` and return its decoded answer; None: within the link's own time-out.
 
         Raises:

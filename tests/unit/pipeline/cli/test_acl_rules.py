@@ -9,7 +9,7 @@ import pytest
 
 from headrace.broker.auth.acls import Binding, Entry, Pattern, PatternType, Permission, exactly
 from headrace.broker.auth.operations import CLUSTER_NAME, Operation, ResourceType
-from headrace.cli.acl_rules import Wish, bindings, filters, row
+from headrace.cli.acl_rules import Wish, addable, bindings, filters, removable, row
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 IDS = ResourceType.TRANSACTIONAL_ID
@@ -82,6 +82,30 @@ def test_what_producers_and_consumers_need() -> None:
 def test_wrong_use_is_said(wrong: Wish) -> None:
     with pytest.raises(click.UsageError):
         bindings(wrong)
+
+
+def test_hosts_are_added_as_brokers_write_those_of_clients() -> None:
+    given = wish((TOPIC, "a"), allowed_hosts=("10.0.0.1", "::1", "*"), denied_hosts=("::ffff:10.0.0.2",))
+    found = addable(given)
+    assert (found.allowed_hosts, found.denied_hosts) == (
+        ("10.0.0.1", "0:0:0:0:0:0:0:1", "*"),
+        ("10.0.0.2",),
+    )
+
+
+@pytest.mark.parametrize("host", ["10.0.0.0/8", "shop.example", "10.0.0.*", "10.0.0", ""])
+def test_what_no_client_would_match_is_not_added(host: str) -> None:
+    for kind in ("allowed_hosts", "denied_hosts"):
+        with pytest.raises(click.UsageError, match="no client would match it"):
+            addable(wish((TOPIC, "a"), **{kind: (host,)}))
+
+
+def test_hosts_are_removed_as_they_are_given_and_as_brokers_write_them() -> None:
+    found = removable(wish((TOPIC, "a"), allowed_hosts=("10.0.0.0/8", "10.0.0.1"), denied_hosts=("::1",)))
+    assert (found.allowed_hosts, found.denied_hosts) == (
+        ("10.0.0.0/8", "10.0.0.1"),
+        ("::1", "0:0:0:0:0:0:0:1"),
+    )
 
 
 def test_filters_take_what_is_named_and_else_all() -> None:
