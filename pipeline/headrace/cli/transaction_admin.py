@@ -26,6 +26,7 @@ from headrace.cli.hanging_transactions import Described, ProducerState
 
 FIND_VERSION, MARKERS_VERSION, PRODUCERS_VERSION, DESCRIBE_VERSION, LIST_VERSION = 4, 1, 0, 0, 1
 TRANSACTION = 1
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 # Partitions or transactional ids that one request names.
 ASKED_COUNT_MAX = 1_000
 # A leader that never heard of a coordinator takes any coordinator's word.
@@ -46,7 +47,10 @@ class TransactionAdmin:
     def listed(
         self, *, states: Sequence[str] = (), producer_ids: Iterable[int] = (), longer_than_ms: int = -1
     ) -> list[dict[str, Any]]:
-        """The transactional ids of all brokers that are alive, in order, as far as the filters let them in."""
+        """The transactional ids of all brokers that are alive, in order, as far as the filters let them in.
+
+        Brokers measure a duration from a transaction's beginning whether it has ended or not: of these only open ones are told.
+        """
         message = {
             "state_filters": list(states),
             "producer_id_filters": list(producer_ids),
@@ -67,6 +71,7 @@ class TransactionAdmin:
                     "state": each["transaction_state"],
                 }
                 for each in answer["transaction_states"]
+                if longer_than_ms < 0 or each["transaction_state"] in OPEN_STATES
             ]
         return sorted(found, key=lambda each: each["transactional_id"])
 

@@ -25,6 +25,7 @@ class Coordinator:
         self.address = ("", 0)
         self.refusals = 1
         self.marker_error = ErrorCode.NONE
+        self.states = {"t": "Ongoing"}
 
     def __call__(self, key: int, message: dict[str, Any]) -> dict[str, Any]:
         if key == API_VERSIONS:
@@ -49,7 +50,10 @@ class Coordinator:
             partition = {"partition_index": 0, "error_code": self.marker_error}
             topic = {"name": "orders", "partitions": [partition]}
             return {"markers": [{"producer_id": 7, "topics": [topic]}]}
-        states = [{"transactional_id": "t", "producer_id": 7, "transaction_state": "Ongoing"}]
+        states = [
+            {"transactional_id": name, "producer_id": 7, "transaction_state": state}
+            for name, state in self.states.items()
+        ]
         unknown = [name for name in message["state_filters"] if name != "Ongoing"]
         return {"error_code": self._error(), "unknown_state_filters": unknown, "transaction_states": states}
 
@@ -114,6 +118,17 @@ def test_a_coordinator_that_loads_is_asked_again() -> None:
             assert [each.producer_id for each in admin.of_producers([7, 7])] == [7]
             with pytest.raises(click.ClickException, match="there is no state Merry"):
                 admin.listed(states=["Merry"])
+
+
+def test_only_transactions_that_are_open_have_a_duration() -> None:
+    script = Coordinator()
+    script.states = {"a": "Ongoing", "b": "CompleteCommit", "c": "PrepareAbort", "d": "Empty"}
+    with scripted_broker(script) as broker:
+        script.address = broker.address
+        with ClusterAdmin(Bootstrap("{}:{}".format(*broker.address))) as cluster:
+            admin = TransactionAdmin(cluster)
+            assert [row["transactional_id"] for row in admin.listed(longer_than_ms=0)] == ["a", "c"]
+            assert [row["transactional_id"] for row in admin.listed()] == ["a", "b", "c", "d"]
 
 
 def test_a_partition_that_is_not_there_is_named() -> None:
