@@ -52,7 +52,7 @@ def list_groups(bootstrap: Bootstrap, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Print a group's state, members and, for each partition of its topics, offset, log end and lag.
+    """Print a group's state and, for each partition of its topics, offset, log end, lag and member; then members without any.
 
     The lag of a partition without a committed offset is unknown, unless it is empty.
     """
@@ -232,9 +232,10 @@ def _print_description(answer: dict[str, Any]) -> None:
     state = f"{answer['group']}: {answer['state']}, {len(answer['members'])} members, {group_lag.sentence(answer['partitions'])}"
     click.echo(f"{state}, assignor {answer['assignor']}" if answer["assignor"] else state)
     columns = ("topic", "partition", "offset", "end", "lag", "member")
+    idle = [{"member": each["member"]} for each in answer["members"] if not each["partitions"]]
     rows = [
-        tuple("-" if row[name] is None else str(row[name]) for name in columns)
-        for row in answer["partitions"]
+        tuple("-" if row.get(name) is None else str(row[name]) for name in columns)
+        for row in (*answer["partitions"], *idle)
     ]
     _print_table(columns, rows, "no partitions")
 
