@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headrace.broker.client.bootstrap import Bootstrap
@@ -29,13 +29,13 @@ def failure(what: str, error: KafkaException) -> click.ClickException:
     return click.ClickException(f"{what}: {reason_of(error)}.")
 
 
-def reason_of(error: KafkaException) -> str:
+def reason_of(error: KafkaException | KafkaError) -> str:
     """Why it failed, without a full stop."""
-    reason = error.args[0]
+    reason: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     name = reason.name()
     if name == "_TIMED_OUT":
         return (
-            f"no broker answered in time ({reason.str()}); check --bootstrap and that a broker runs there: "
+            f"no answer came in time ({reason.str()}); check --bootstrap, and by `headrace cluster status` which brokers answer: "
             "one that got the request may still carry it out"
         )
     if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):

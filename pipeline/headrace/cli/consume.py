@@ -127,7 +127,7 @@ def _subscribe(consumer: Consumer, topic: str, group: str | None, timeout: float
     seconds = TIMEOUT_SECONDS if timeout is None else min(max(timeout, ANSWER_SECONDS_MIN), TIMEOUT_SECONDS)
     metadata = asked(f"consume {topic}", lambda: consumer.list_topics(topic, timeout=seconds)).topics[topic]
     if metadata.error is not None:
-        raise click.ClickException(f"consume {topic}: {metadata.error.str()}.")
+        raise click.ClickException(f"consume {topic}: {reason_of(metadata.error)}.")
     if group:
         consumer.subscribe([topic])
     else:

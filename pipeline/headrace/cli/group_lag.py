@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headrace.broker.wire.partitions import PartitionKey
@@ -50,7 +50,7 @@ def rows_of(
 def ends_of(
     client: AdminClient, keys: list[PartitionKey]
 ) -> tuple[dict[PartitionKey, int | None], dict[PartitionKey, int | None]]:
-    """Where logs begin, and where they end; None of a partition without a leader."""
+    """Where logs begin, and where they end; None of a partition without a leader that answers."""
     starts = _offsets(client, keys, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     return starts, _offsets(client, keys, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
@@ -85,7 +85,7 @@ def sentence(rows: list[Row]) -> str:
         return f"lag {whole}"
     known = [row["lag"] for row in rows if row["lag"] is not None]
     return (
-        f"lag unknown ({len(rows) - len(known)} of {len(rows)} partitions have no committed offset or no leader; "
+        f"lag unknown ({len(rows) - len(known)} of {len(rows)} partitions have no committed offset, or no leader that answers; "
         f"{sum(known)} in the others)"
     )
 
@@ -110,4 +110,4 @@ def _offset(place: TopicPartition, future: Any) -> int | None:
         raise click.ClickException(
             f"read an offset of {place.topic}-{place.partition}: {reason_of(error)}."
         ) from error
-    return offset
+    return None if offset == OFFSET_INVALID else offset

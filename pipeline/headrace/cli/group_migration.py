@@ -19,7 +19,7 @@ from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.access import ZooKeeperAccess
 from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.znodes import ZooKeeperError
-from headrace.cli.asking import admin_client, asked
+from headrace.cli.asking import admin_client, asked, reason_of
 from headrace.cli.coordinator import await_coordinator
 from headrace.cli.shared import TIMEOUT_SECONDS
 
@@ -64,7 +64,7 @@ def commit(bootstrap: Bootstrap, group: str, offsets: Offsets) -> None:
     for partition in answer.topic_partitions:
         if partition.error is not None:
             raise click.ClickException(
-                f"{partition.topic}-{partition.partition} was refused: {partition.error.str()}. "
+                f"{partition.topic}-{partition.partition} was refused: {reason_of(partition.error)}. "
                 "ZooKeeper is as it was; stop the group's consumers and try again."
             )
 

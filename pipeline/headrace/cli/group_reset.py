@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.cli.asking import asked
+from headrace.cli.asking import asked, reason_of
 from headrace.cli.group_lag import ends_of, first_since, partitions_of
 from headrace.cli.shared import TIMEOUT_SECONDS
 
@@ -57,14 +57,14 @@ def chosen(
 
 
 def offsets_at(client: AdminClient, keys: list[PartitionKey], place: ResetPoint) -> dict[PartitionKey, int]:
-    """The offset of a place in each partition; raises ClickException where one has no leader."""
+    """The offset of a place in each partition; raises ClickException where one has no leader that answers."""
     starts, ends = ends_of(client, keys)
     times = {} if place.time_ms is None else first_since(client, keys, place.time_ms)
     found = {}
     for key in keys:
         start, end = starts[key], ends[key]
         if start is None or end is None:
-            raise click.ClickException(f"{key[0]}-{key[1]} has no leader; nothing was changed.")
+            raise click.ClickException(f"{key[0]}-{key[1]} has no leader that answers; nothing was changed.")
         later = times.get(key)
         wanted = {EARLIEST: start, LATEST: end}.get(place.end, end if later is None else later)
         found[key] = min(max(wanted if place.offset is None else place.offset, start), end)
@@ -83,5 +83,5 @@ def commit(client: AdminClient, group: str, offsets: Mapping[PartitionKey, int])
         first = refused[0]
         raise click.ClickException(
             f"{what}: {len(refused)} of {len(offsets)} offsets were refused, as {first.topic}-{first.partition}: "
-            f"{first.error.str().rstrip('.')}."
+            f"{reason_of(first.error)}."
         )

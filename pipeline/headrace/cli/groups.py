@@ -16,7 +16,7 @@ from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.settings_file import client_settings
 from headrace.broker.console import console
 from headrace.cli import group_lag, group_reset
-from headrace.cli.asking import admin_client, asked
+from headrace.cli.asking import admin_client, asked, reason_of
 from headrace.cli.coordinator import await_coordinator
 from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option, print_rows
 
@@ -32,11 +32,9 @@ def groups() -> None:
 @bootstrap_option
 @json_option
 def list_groups(bootstrap: Bootstrap, as_json: bool) -> None:
-    """Print all groups with their state."""
+    """Print all groups with their state; exit 1 when a broker did not tell of those that it coordinates."""
     client = admin_client(bootstrap)
     found = asked("list groups", client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result)
-    if found.errors:
-        raise click.ClickException(f"list groups: {found.errors[0]}.")
     rows = [
         {"group": each.group_id, "state": each.state.name, "simple": each.is_simple_consumer_group}
         for each in sorted(found.valid, key=lambda each: each.group_id)
@@ -45,6 +43,8 @@ def list_groups(bootstrap: Bootstrap, as_json: bool) -> None:
         click.echo(json.dumps(rows))
     else:
         _print_table(("group", "state"), [(row["group"], row["state"]) for row in rows], "no groups")
+    if found.errors:
+        raise click.ClickException(f"list groups: some may be missing, since {reason_of(found.errors[0])}.")
 
 
 @groups.command("describe", epilog="Example: headrace groups describe my-group --bootstrap 127.0.0.1:9092")
