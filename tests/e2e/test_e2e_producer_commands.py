@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from commands import headrace
 from confluent_kafka import Producer as KafkaProducer
 from load_helpers import EVENT, EVENT_ID, GARBAGE, create_topic, event, framed, schemas_served
 from processes import DevCluster
@@ -39,6 +41,35 @@ def test_a_topic_is_created_described_listed_and_deleted(broker: DevCluster) -> 
     gone = run(broker, "topics", "describe", "made")
     assert gone.returncode == 1
     assert gone.stderr.startswith(b"Error: topic made does not exist")
+
+
+def test_a_topic_is_altered_as_far_as_it_is_not_so_already(broker: DevCluster) -> None:
+    def alter(*arguments: str) -> dict[str, Any]:
+        done = headrace("topics", "alter", "altered", *arguments, "--json", *here)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def described() -> tuple[int, dict[str, str]]:
+        found = json.loads(headrace("topics", "describe", "altered", "--json", *here).stdout)
+        return len(found["partitions"]), found["configuration"]
+
+    here = ("--bootstrap", broker.bootstrap)
+    headrace(
+        "topics", "create", "altered", "--set", "retention.ms=100000", "--set", "segment.bytes=2048", *here
+    )
+    wish = ("--set", "retention.ms=5000", "--unset", "segment.bytes", "--partitions", "3")
+    changed = {"topic": "altered", "changed": {"retention.ms": "5000", "segment.bytes": None}}
+    counts = {"partitions": 3, "partitions_before": 1}
+    assert alter(*wish, "--dry-run") == {**changed, **counts}
+    assert described() == (1, {"retention.ms": "100000", "segment.bytes": "2048"})
+    assert alter(*wish) == {**changed, **counts}
+    assert described() == (3, {"retention.ms": "5000"})
+    assert alter(*wish) == {"topic": "altered", "changed": {}, "partitions": 3, "partitions_before": 3}
+    for refused in (("--partitions", "2"), ("--partitions", "10001", "--set", "retention.ms=1")):
+        done = headrace("topics", "alter", "altered", *refused, *here)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert described() == (3, {"retention.ms": "5000"})
 
 
 def test_lines_are_published_and_read_back_from_the_beginning_and_by_a_group(broker: DevCluster) -> None:

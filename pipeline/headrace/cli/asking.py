@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from confluent_kafka import KafkaError, KafkaException
@@ -14,6 +14,8 @@ from headrace.broker.client.bootstrap_option import require_entrance
 from headrace.broker.client.librdkafka import settings_of
 
 Answer = TypeVar("Answer")
+CHANGE_SECONDS_MAX: Final = 60.0
+"""How long a topic may take to be made or to grow: one of 5,000 partitions takes longer than any question does."""
 
 
 def asked(what: str, call: Callable[[], Answer]) -> Answer:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.cli.asking import asked, reason_of
 from headrace.cli.group_lag import ends_of, first_since, partitions_of
-from headrace.cli.shared import TIMEOUT_SECONDS
+from headrace.cli.shared import TIMEOUT_SECONDS, no_such_topic
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -50,9 +50,7 @@ def chosen(
     found = partitions_of(client, set(topics))
     unknown = sorted(set(topics) - {topic for topic, _ in found})
     if unknown:
-        raise click.ClickException(
-            f"topic {unknown[0]} does not exist; `headrace topics list` shows those that do."
-        )
+        raise no_such_topic(unknown[0])
     return sorted(found)
 
 

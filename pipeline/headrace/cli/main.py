@@ -18,7 +18,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "broker",
         "Show how a cluster is, and whether a broker may stop.",
     ),
-    "topics": ("headrace.cli.topics:topics", "producer", "List, describe, create, delete and move topics."),
+    "topics": (
+        "headrace.cli.topics:topics",
+        "producer",
+        "List, describe, create, alter, delete and move topics.",
+    ),
     "produce": ("headrace.cli.produce:produce", "producer", "Publish lines from standard input or a file."),
     "consume": ("headrace.cli.consume:consume", "producer", "Print messages of a topic."),
     "groups": ("headrace.cli.groups:groups", "producer", "List and describe consumer groups and their lag."),

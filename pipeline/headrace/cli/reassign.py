@@ -15,7 +15,7 @@ from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.cli.cluster_admin import ClusterAdmin, ClusterLook, Move, ZooKeeperSilentError
 from headrace.cli.reassignment_plan import Key, PlanError, Replicas, plan
-from headrace.cli.shared import bootstrap_option, json_option, print_rows
+from headrace.cli.shared import bootstrap_option, json_option, no_such_topic, print_rows
 from headrace.cli.throttle import remove_throttle, throttle
 
 POLL_SECONDS: Final = 1.0
@@ -210,9 +210,7 @@ def read_plan(file: IO[str]) -> dict[Key, Replicas]:
 def _planned(cluster: ClusterLook, brokers: Sequence[int] | None, factor: int | None) -> dict[Key, Replicas]:
     """The replicas of the partitions that have to move."""
     if cluster.unknown:
-        raise click.ClickException(
-            f"topic {cluster.unknown[0]} does not exist; `headrace topics list` shows those that do."
-        )
+        raise no_such_topic(cluster.unknown[0])
     dead = sorted(set(brokers or ()) - cluster.racks.keys())
     if dead:
         raise click.ClickException(

@@ -19,14 +19,20 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
-    """Return KEY=VALUE arguments as a dictionary; anything else is wrong use."""
+    """Return KEY=VALUE arguments as a dictionary; anything else, and a key given twice, is wrong use."""
     parsed = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
         if not separator or not key:
             raise click.UsageError(f"--set {setting}: write KEY=VALUE.")
+        if key in parsed:
+            raise click.UsageError(f"--set {key}: it is set twice; give it one value.")
         parsed[key] = value
     return parsed
+
+
+def no_such_topic(topic: str) -> click.ClickException:
+    return click.ClickException(f"topic {topic} does not exist; `headrace topics list` shows those that do.")
 
 
 def say(result: dict[str, Any], sentence: str, *, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`headrace topics`: list, describe, create and delete topics, through the Kafka admin protocol; `reassign` moves them."""
+"""`headrace topics`: list, describe, create, alter and delete topics by the Kafka admin protocol; `reassign` moves them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from confluent_kafka.admin import ConfigResource, NewTopic
 from rich.text import Text
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.cli.asking import admin_client, asked, failure
+from headrace.cli.asking import CHANGE_SECONDS_MAX, admin_client, asked, failure
 from headrace.cli.cluster_status import named
 from headrace.cli.reassign import reassign
 from headrace.cli.shared import (
@@ -19,14 +19,13 @@ from headrace.cli.shared import (
     bootstrap_option,
     cell,
     json_option,
+    no_such_topic,
     parse_settings,
     print_rows,
     say,
 )
+from headrace.cli.topic_alteration import alter
 from headrace.cli.topic_deletion import MARKED, doomed_topics, is_marked, moving_partitions
-
-CHANGE_SECONDS_MAX: Final = 60.0
-"""How long a topic may take to be made: one of 5,000 partitions takes longer than any question does."""
 
 DELETION_SECONDS_MAX: Final = 50.0
 """How long a topic may take to be deleted before its deletion is said to wait."""
@@ -36,9 +35,10 @@ SHOW: Final = "headrace topics reassign show"
 
 @click.group(epilog="Example: headrace topics list --bootstrap 127.0.0.1:9092")
 def topics() -> None:
-    """List, describe, create and delete topics, and move their partitions to other brokers."""
+    """List, describe, create, alter and delete topics, and move their partitions to other brokers."""
 
 
+topics.add_command(alter)
 topics.add_command(reassign)
 
 
@@ -81,9 +81,7 @@ def describe(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
     metadata = asked("describe topic", lambda: admin.list_topics(timeout=TIMEOUT_SECONDS))
     view = metadata.topics.get(topic)
     if view is None:
-        raise click.ClickException(
-            f"topic {topic} does not exist; `headrace topics list` shows those that do."
-        )
+        raise no_such_topic(topic)
     partitions = [
         {
             "partition": each.id,
