@@ -7,6 +7,9 @@ without Spark, a front end without the broker) can use its own commands and gets
 from __future__ import annotations
 
 import importlib
+import os
+import sys
+from typing import Any
 
 import click
 
@@ -70,7 +73,19 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 
 
 class LazyGroup(click.Group):
-    """Resolves a sub-command by importing its module on demand."""
+    """Resolves a sub-command by importing its module on demand; what cannot be printed is one line, as each failure."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        if sys.__stdout__ is None:
+            # Who closes it wants nothing printed; and no file that is opened later may take its number.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the process runs
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if not _is_output_lost():
+                raise
+            click.echo(f"Error: standard output takes nothing more: {error.strerror}.", err=True)
+            sys.exit(1)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -92,6 +107,16 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, _, summary) in COMMANDS.items()])
+
+
+def _is_output_lost() -> bool:
+    """Whether it still fails to be written; then it is dropped, for the interpreter would try it once more."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from typing import Any
 
 import click
 import confluent_kafka
 import pytest
 from click.testing import CliRunner
+from scripted_cluster import bootstrap_of, scripted_cluster
 
 from headrace.cli.consume import _avro_decoder
 from headrace.cli.main import main
 from headrace.events.registry_address import RegistryAddress
 
+HEADRACE = [sys.executable, "-m", "headrace.cli"]
+LIST_MOVES = 46
 COMMANDS = [
     ["cluster"],
     ["cluster", "status"],
@@ -80,6 +86,26 @@ def test_wrong_use_exits_2_with_an_error(arguments: list[str]) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2, result.output
     assert "Error: " in result.output
+
+
+def test_output_that_cannot_be_written_is_one_line_and_exit_1() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*HEADRACE, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: standard output takes nothing more: No space left on device.\n",
+    )
+
+
+def test_a_command_whose_output_is_closed_prints_nothing() -> None:
+    move = {"partition_index": 0, "replicas": [1, 2], "adding_replicas": [2], "removing_replicas": []}
+    moves = {"error_message": None, "topics": [{"name": "t", "partitions": [move]}]}
+    with scripted_cluster({"t": 1}, {LIST_MOVES: lambda _: moves}) as broker:
+        command = shlex.join([*HEADRACE, "topics", "reassign", "show", "--bootstrap", bootstrap_of(broker)])
+        done = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_brokers_that_do_not_answer_are_one_line_and_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
