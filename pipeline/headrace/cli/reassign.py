@@ -193,18 +193,32 @@ def read_plan(file: IO[str]) -> dict[Key, Replicas]:
     """The replicas by partition of a plan in the form of kafka-reassign-partitions; whatever else it is, is wrong use."""
     try:
         found = json.load(file)
-        targets = {
-            (str(p["topic"]), int(p["partition"])): tuple(int(r) for r in p["replicas"])
-            for p in found["partitions"]
-        }
-    except (ValueError, KeyError, TypeError) as error:
-        raise click.UsageError(
-            f"--plan: {error!r} in what must be "
-            '{"version":1,"partitions":[{"topic":"pageviews","partition":0,"replicas":[1,2]}]}.'
-        ) from None
-    if len(targets) != len(found["partitions"]):
-        raise click.UsageError("--plan: a partition is named twice.")
+    except json.JSONDecodeError as error:
+        raise _no_plan(f"it is no JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
+    except UnicodeDecodeError:
+        raise _no_plan("it is no text in UTF-8") from None
+    listed = found.get("partitions") if isinstance(found, dict) else None
+    if not isinstance(listed, list):
+        raise _no_plan("it has no list of partitions")
+    targets: dict[Key, Replicas] = {}
+    for number, entry in enumerate(listed, 1):
+        match entry:
+            case {"topic": str(topic), "partition": int(partition), "replicas": [*replicas]} if all(
+                isinstance(replica, int) for replica in replicas
+            ):
+                if (topic, partition) in targets:
+                    raise click.UsageError(f"--plan: {topic}-{partition} is named twice.")
+                targets[topic, partition] = tuple(replicas)
+            case _:
+                raise _no_plan(f"of its partitions number {number} has no topic, partition and replicas")
     return targets
+
+
+def _no_plan(reason: str) -> click.UsageError:
+    return click.UsageError(
+        f"--plan: {reason}; write it as "
+        '{"version":1,"partitions":[{"topic":"pageviews","partition":0,"replicas":[1,2]}]}.'
+    )
 
 
 def _planned(cluster: ClusterLook, brokers: Sequence[int] | None, factor: int | None) -> dict[Key, Replicas]:
