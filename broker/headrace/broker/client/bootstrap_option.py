@@ -38,7 +38,7 @@ class Servers(click.ParamType[Bootstrap]):
             bootstrap = Bootstrap(str(value), security)
             bootstrap.check()
         except ConfigurationError as error:
-            self.fail(f"{self._config_option}: {error}", param, ctx)
+            raise click.BadParameter(str(error), ctx=ctx, param_hint=f"'{self._config_option}'") from None
         except ValueError as error:
             self.fail(str(error), param, ctx)
         return bootstrap

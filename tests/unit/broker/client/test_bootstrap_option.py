@@ -56,6 +56,7 @@ def test_what_is_wrong_is_one_sentence_without_a_secret(tmp_path: Path, text: st
     file = tmp_path / "client.properties"
     file.write_text(text)
     output = run("--bootstrap", "a:1", "--command-config", str(file))
+    assert output.splitlines()[-1].startswith("Error: Invalid value for '--command-config': ")
     assert said in output.splitlines()[-1]
 
 
