@@ -81,6 +81,7 @@ def consume(
     Goes on until --max, --timeout, SIGTERM or Ctrl-C. Exit 1 when --max messages did not come before --timeout, and at the
     first record that does not decode (without --skip-bad).
 
+    Bytes that are no UTF-8 are printed as \\xNN; with --json they are beside that in base64, as key_base64 and value_base64.
     With --registry, times are printed as ISO 8601; one before the year 1 or after 9999 as its milliseconds since 1970.
     """
     if skip_bad and not registry:
@@ -188,12 +189,23 @@ def _line(message: Message, decode: Decode, *, as_json: bool) -> str:
         "timestamp": timestamp,
         "key": _text(message.key()) if message.key() is not None else None,
         "value": value if message.value() is not None else None,
+        **_base64("key", message.key()),
+        **(_base64("value", message.value()) if decode is _text else {}),
     }
     return json.dumps(record, default=_plain, ensure_ascii=False)
 
 
 def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "backslashreplace")
+
+
+def _base64(name: str, value: bytes | None) -> dict[str, str]:
+    """The bytes themselves, where their text does not tell what they are."""
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return {f"{name}_base64": _plain(value)}
+    return {}
 
 
 def _plain(value: Any) -> Any:
