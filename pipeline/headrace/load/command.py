@@ -14,13 +14,16 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.bootstrap_option import bootstrap_option
+from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import configure, get_logger
 from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_option import registry_option
-from headrace.load import expiry
+from headrace.load import expiry, first_look
 from headrace.load.driver import LoadConfig, Loader, RoundReport
+from headrace.load.log_client import LogClient
 from headrace.load.metrics import LoadMetrics
 from headrace.load.options import listener_option, warehouse_options
 from headrace.load.pages import serve_pages
@@ -77,7 +80,12 @@ class Totals:
 @click.option(
     "--topics", default=TOPICS, show_default=True, metavar="REGEX", help="Topics to load, by whole name."
 )
-@click.option("--once", is_flag=True, help="Load what is there now and end; without it go on until stopped.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Load what is there now and end; exit 1 when not all could be, no topic matches, or no broker answers for "
+    f"{first_look.BROKERS_WAIT_SECONDS:.0f} s. Without it go on until stopped.",
+)
 @click.option(
     "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round."
 )
@@ -146,6 +154,8 @@ def load(
     stop = threading.Event()
     _stop_on_signals(stop)
     serve_pages(metrics_listener, metrics.registry, rounds)
+    if once:
+        _look_first(config, topics, stop)
     try:
         if not is_present(warehouse, catalog_properties):
             logger.info("there is no warehouse yet, it is made", warehouse=warehouse)
@@ -171,6 +181,23 @@ load.add_command(resume)
 load.add_command(skip)
 
 
+def _look_first(config: LoadConfig, topics: str, stop: threading.Event) -> None:
+    """End the command in a sentence where brokers do not answer or have nothing to load."""
+    client = LogClient(
+        config.bootstrap, client_id="headrace-load", timeout_seconds=first_look.ANSWER_SECONDS_MAX
+    )
+    try:
+        is_any = first_look.has_topics(client, config.wanted, stop)
+    except (ConnectionFailedError, KafkaError) as error:
+        raise click.ClickException(f"nothing was loaded: {error}") from error
+    finally:
+        client.close()
+    if not is_any:
+        raise click.ClickException(
+            f"nothing was loaded: no topic of the cluster matches --topics {topics}; `headrace topics list` shows those it has"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """The loader, with whom its rounds are told to and the wish to stop."""
@@ -188,6 +215,8 @@ class _Work:
         if not report.failures:
             self.rounds.ended(time.monotonic() - begun)
             return report
+        for failure in report.failures:
+            logger.warning("round incomplete", reason=failure)
         self.rounds.failed(report.failures[0])
         if report.reached:
             self.rounds.went_on()
@@ -221,8 +250,6 @@ def _for_good(work: _Work, interval: float, as_json: bool) -> Totals:
         begun = time.monotonic()
         report = work.round()
         totals.add(report)
-        for failure in report.failures:
-            logger.warning("round incomplete", reason=failure)
         if report.commits:
             _tell_commit(report, as_json)
         if not (report.moved and report.lag > 0):

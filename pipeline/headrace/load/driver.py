@@ -102,6 +102,7 @@ class Loader:
         """Why partitions stand still that the brokers' offsets say nothing against, and in which life of theirs."""
         self._told: frozenset[LoadFinding] = frozenset()
         self._told_refused: frozenset[str] = frozenset()
+        self._has_topics = True
         self._waits = SchemaWaits(config.schema_wait_seconds)
         self._log_ends: dict[TopicPartition, int] = {}
         self._expiry = expiry.Expiry(catalog, self._run, config.snapshot_age_ms)
@@ -139,7 +140,9 @@ class Loader:
     def _partitions_by_table(self, report: RoundReport) -> dict[str, list[TopicPartition]]:
         grouped: dict[str, list[TopicPartition]] = {}
         reasons: set[str] = set()
-        for partition in self._client.partitions(self._config.wanted):
+        partitions = self._client.partitions(self._config.wanted)
+        self._tell_topics(bool(partitions))
+        for partition in partitions:
             try:
                 grouped.setdefault(tables.table_of_topic(partition.topic), []).append(partition)
             except tables.WarehouseError as error:
@@ -301,6 +304,12 @@ class Loader:
         for sentence in sorted(sentences - self._told_refused):
             logger.error("topic left out", reason=sentence)
         self._told_refused = sentences
+
+    def _tell_topics(self, has_topics: bool) -> None:
+        """Log once that there is nothing to load, as long as that is so."""
+        if self._has_topics and not has_topics:
+            logger.warning("no topic of the cluster matches, it is looked for each round")
+        self._has_topics = has_topics
 
     def _wait_for(self, item: RangeResult, report: RoundReport) -> None:
         """Let what a range met and the registry does not know wait, unless it has waited long enough."""
