@@ -63,6 +63,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             "under_way": totals.under_way,
             "compacted": totals.compacted,
             "unacknowledged": sum(outcome.unacknowledged.get(key, 0) for key in outcome.topics),
+            "dead_letters": sum(ledger.dead_letters.get(key, 0) for key in outcome.topics),
         },
         "accepted": accepted_sums(outcome, ledger.acceptances)._asdict(),
         "topics": _topics(outcome, ledger, rejected=False),
@@ -339,6 +340,8 @@ def sentence(report: Mapping[str, Any]) -> str:
         late = sum(item["count"] for item in report["findings"] if item["kind"] == "late")
         also = f" {late:,} of them came late." if late else ""
         arrived = f"All {totals['produced']:,} events arrived in the warehouse, each exactly once."
+        if not totals["produced"]:
+            arrived = "Nobody accounts for an event of this time, and none is there."
         if report["header_topics"] and not report["topics"]:
             arrived = ""
         if totals["compacted"]:
@@ -346,7 +349,8 @@ def sentence(report: Mapping[str, Any]) -> str:
                 f"Of {totals['produced']:,} events {totals['compacted']:,} were removed by compaction, as the cleanup.policy of "
                 "their topics says; all others arrived in the warehouse, each exactly once."
             )
-        return f"{arrived}{also}{_copied(report)}{_loaded(report)}{_unacknowledged(report)}{_beyond(report)}".strip()
+        further = f"{_copied(report)}{_loaded(report)}{_unacknowledged(report)}"
+        return f"{arrived}{also}{further}{_buried(report)}{_beyond(report)}".strip()
     facts = []
     if totals["lost"]:
         facts.append(f"{totals['lost']:,} events are lost")
@@ -361,7 +365,17 @@ def sentence(report: Mapping[str, Any]) -> str:
     facts += [f"{item['topic']} in {item['datacenter']}: {item['kind']}" for item in _stops(report)[:3]]
     facts += _named(report)
     found = f"{'; '.join(facts)}." if facts else "Not everything could be counted."
-    return f"{found}{_unacknowledged(report)}{_accepted(report)}{_beyond(report)}"
+    return f"{found}{_unacknowledged(report)}{_buried(report)}{_accepted(report)}{_beyond(report)}"
+
+
+def _buried(report: Mapping[str, Any]) -> str:
+    """Say how many events became dead letters, which count as being there."""
+    count = report["totals"]["dead_letters"]
+    return (
+        f" {count:,} of the events so far have no row: warehouse.dead_letter has them, with the reason."
+        if count
+        else ""
+    )
 
 
 def _unacknowledged(report: Mapping[str, Any]) -> str:

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from audit_pipeline import DATACENTER, TOPIC, WINDOW_MS, Pipeline
 from batch_kit import Clicks, batches
 from click.testing import CliRunner
 
 from headrace.audit.commands.main import audit
 from headrace.audit.histogram import Histogram
 from headrace.audit.judging.reconcile import reconcile
-from headrace.audit.latency import SPANS
+from headrace.audit.latency import SPANS, SourcePartition
 from headrace.audit.ledger import state
 from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.page.offline import render as rendered
+from headrace.audit.period import Period
 from headrace.audit.records import Counted, CounterTier, MirrorFinding
 from headrace.audit.report import as_json, sentence
 from headrace.audit.windows import ProducerName, tally
@@ -62,6 +64,32 @@ def test_a_topic_without_any_envelope_is_told_of() -> None:
     assert told["totals"]["live"] == 0
     assert [item["reason"] for item in told["incomplete"]] == ["no producer is known yet"]
     assert "logs" in render(told, NOTHING)
+
+
+def test_dead_letters_are_told_beside_the_verdict() -> None:
+    pipeline = Pipeline()
+    pipeline.open("p")
+    pipeline.send("p")
+    pipeline.close("p")
+    pipeline.ledger.on_dead_letters(SourcePartition(DATACENTER, TOPIC, 0), 1, 0)
+    told = as_json(pipeline.outcome(), pipeline.ledger, NOW)
+    assert (told["verdict"], told["totals"]["dead_letters"]) == ("complete", 1)
+    assert sentence(told) == (
+        "All 1 events arrived in the warehouse, each exactly once. 1 of the events so far have no row: warehouse.dead_letter has "
+        "them, with the reason."
+    )
+    assert sentence(told | {"verdict": "incomplete"}).endswith("with the reason.")
+
+
+def test_a_time_without_events_is_not_told_as_if_some_had_arrived() -> None:
+    pipeline = Pipeline()
+    pipeline.open("p")
+    pipeline.send("p")
+    pipeline.close("p")
+    outcome = reconcile(pipeline.ledger, pipeline.now_ms, period=Period(NOW - 2 * WINDOW_MS, NOW - WINDOW_MS))
+    told = as_json(outcome, pipeline.ledger, NOW)
+    assert told["verdict"] == "complete"
+    assert sentence(told) == "Nobody accounts for an event of this time, and none is there."
 
 
 def test_the_page_of_nothing_says_so() -> None:
