@@ -142,14 +142,23 @@ def is_present(warehouse: str, properties: Mapping[str, str]) -> bool:
     return bool(properties) or Path(warehouse, CATALOG_FILE).exists()
 
 
+def check_present(warehouse: str, properties: Mapping[str, str]) -> None:
+    """Refuse a folder without a catalog.
+
+    Raises:
+        WarehouseError: it is one.
+    """
+    if not is_present(warehouse, properties):
+        raise WarehouseError(f"there is no warehouse in {warehouse}; name its folder with --warehouse")
+
+
 def open_present(warehouse: str, properties: Mapping[str, str]) -> Catalog:
     """Open the catalog to read; none is made.
 
     Raises:
         WarehouseError: there is none.
     """
-    if not is_present(warehouse, properties):
-        raise WarehouseError(f"there is no warehouse in {warehouse}; name its folder with --warehouse")
+    check_present(warehouse, properties)
     return open_catalog(warehouse, properties)
 
 

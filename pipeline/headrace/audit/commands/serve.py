@@ -89,6 +89,7 @@ def serve(
     configure()
     if origins and not allow_accept:
         raise click.UsageError("--origin is for --allow-accept: name both, or neither.")
+    opened.check_warehouses()
     work = Work(opened, silent_after_seconds, interval)
     asyncio.run(_serve(listen_at, work, Accepting(work.say, origins) if allow_accept else None, entrance))
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ from headrace.broker.structured_log import configure, get_logger
 from headrace.load.options import listener_option, make_folder, warehouse_options
 from headrace.load.pages import serve_pages
 from headrace.load.rounds import Rounds
-from headrace.load.tables import WarehouseError, is_present
+from headrace.load.tables import WarehouseError, check_present, is_present
 
 SAVE_SECONDS: Final = 15.0
 SAVE_PAUSES: Final = 20
@@ -99,8 +100,35 @@ def open_auditor(
         raise click.ClickException(str(error)) from error
 
 
-OpenAuditor = Callable[[], Auditor]
-"""Opens the auditor that the options name; raises ClickException."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAuditor:
+    """Opens the auditor that the options name; raises ClickException."""
+
+    bootstrap: Bootstrap
+    warehouse: str
+    properties: dict[str, str]
+    directory: Path | None
+    late_after_seconds: float
+    further: tuple[Further, ...]
+
+    def __call__(self) -> Auditor:
+        return open_auditor(
+            self.bootstrap,
+            self.warehouse,
+            self.properties,
+            self.directory,
+            self.late_after_seconds,
+            self.further,
+        )
+
+    def check_warehouses(self) -> None:
+        """Refuse warehouses that are not there, without opening any."""
+        try:
+            check_present(self.warehouse, self.properties)
+            for each in self.further:
+                check_present(each.location, each.properties)
+        except WarehouseError as error:
+            raise click.ClickException(str(error)) from error
 
 
 def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,8 +145,13 @@ def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
         further: tuple[Further, ...],
         **options: Any,
     ) -> Any:
-        opened = functools.partial(
-            open_auditor, bootstrap, warehouse, catalog_properties, directory, late_after_seconds, further
+        opened = OpenAuditor(
+            bootstrap=bootstrap,
+            warehouse=warehouse,
+            properties=catalog_properties,
+            directory=directory,
+            late_after_seconds=late_after_seconds,
+            further=further,
         )
         return command(*arguments, opened=opened, **options)
 
