@@ -148,6 +148,9 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
                 f"SELECT _offset, _topic_partition, _spec_id, _pos FROM {LETTERS} ORDER BY _offset",
                 "SELECT topic, sum(live), sum(lost_live_to_offline) FROM headrace.warehouse.audit_windows GROUP BY topic",
                 "SELECT kind, server, first_sequence, count FROM headrace.warehouse.audit_findings ORDER BY first_sequence",
+                f"SELECT count(*) FROM {PAGEVIEWS} WHERE header.time >= TIMESTAMP '2023-11-14 22:13:20.030 UTC'",
+                "SELECT min(readable_metrics.`header.time`.lower_bound) = TIMESTAMP '2023-11-14 22:13:20 UTC' "
+                f"FROM {PAGEVIEWS}.files",
                 f"UPDATE {PAGEVIEWS} SET path = '/updated' WHERE _offset = 0",
                 f"MERGE INTO {PAGEVIEWS} t USING (SELECT 1L AS o) s ON t._offset = s.o "
                 "WHEN MATCHED THEN UPDATE SET path = '/merged'",
@@ -172,6 +175,7 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
     ]
     assert changed[2] == [["pageviews", "72", "24"]]
     assert changed[3] == [["loss", "web-1", str(number), "1"] for number in range(24)]
+    assert changed[4:6] == [[["9"]], [["True"]]]
     told = run_page(tmp_path)
     assert "web-1" in told
     assert "72" in told

@@ -1,7 +1,9 @@
-"""Two errors of pyiceberg 0.12, mended where it runs inside headrace; importing this module does it.
+"""Errors of pyiceberg 0.12, mended where it runs inside headrace; importing this module does it.
 
-A list or map of records that is null is read as an empty one, and so written when a commit rewrites its file. A filter on a
-part of a record fails on files that have bounds for it, as Spark's do. Owns nothing else; goes once pyiceberg has mended both.
+A list or map of records that is null is read as an empty one, and so written when a commit rewrites its file. A delete by
+a part of a record fails on files that have bounds for it, as those of loads and of Spark have. A file
+that a commit rewrites gets fewer bounds than it had, or the commit fails (see `column_bounds`). Owns nothing else; goes once
+pyiceberg has mended them.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.expressions.visitors import _StrictMetricsEvaluationVisitor
+from pyiceberg.io import pyarrow
 from pyiceberg.io.pyarrow import ArrowProjectionVisitor
 from pyiceberg.schema import Schema
 from pyiceberg.types import ListType, MapType, NestedField
+
+from headrace.load import column_bounds
 
 _list, _map = ArrowProjectionVisitor.list, ArrowProjectionVisitor.map
 
@@ -50,5 +55,7 @@ for owner, name, mended in (
     (ArrowProjectionVisitor, "list", _list_with_nulls),
     (ArrowProjectionVisitor, "map", _map_with_nulls),
     (_StrictMetricsEvaluationVisitor, "_get_field", _nested_field),
+    (pyarrow, "compute_statistics_plan", column_bounds.plan),
+    (pyarrow, "data_file_statistics_from_parquet_metadata", column_bounds.statistics),
 ):
     setattr(owner, name, mended)

@@ -16,15 +16,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-    pyarrow_to_schema,
-)
+from pyiceberg.io.pyarrow import parquet_path_to_id_mapping, pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
+from headrace.load import column_bounds
 from headrace.load.tables import arrow_schema
 
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
@@ -92,7 +88,8 @@ class FileWriter:
         self._writer.close()
         size = self._stream.tell()
         self._stream.close()
-        return _described(self._target, self._path, size, self._writer.writer.metadata)
+        metadata = self._writer.writer.metadata
+        return _described(self._path, size, metadata, self._target.schema_json, self._target.properties)
 
     def abandon(self) -> None:
         """Let go of an unfinished file; the next start removes it."""
@@ -118,37 +115,32 @@ class FileWriter:
         self._waiting_bytes = 0
 
 
-@lru_cache(maxsize=10)
-def _schema(schema_json: str) -> Schema:
-    return Schema.model_validate_json(schema_json)
-
-
 def describe_again(io: FileIO, path: str, properties: Mapping[str, str]) -> WrittenFile:
     """Describe a file that an earlier process wrote, maybe when its table's columns had other names."""
     source = io.new_input(path)
     with source.open() as stream:
         file = pq.ParquetFile(stream)
-        return _with_statistics(
-            path, len(source), file.metadata, pyarrow_to_schema(file.schema_arrow), properties
-        )
+        schema_json = pyarrow_to_schema(file.schema_arrow).model_dump_json()
+        return _described(path, len(source), file.metadata, schema_json, properties)
 
 
-def _described(target: Target, path: str, size: int, metadata: pq.FileMetaData) -> WrittenFile:
-    return _with_statistics(path, size, metadata, _schema(target.schema_json), target.properties)
-
-
-def _with_statistics(
-    path: str, size: int, metadata: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]
+def _described(
+    path: str, size: int, metadata: pq.FileMetaData, schema_json: str, properties: Mapping[str, str]
 ) -> WrittenFile:
-    """Describe a file; `schema` has the names that its columns have in it."""
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=metadata,
-        stats_columns=compute_statistics_plan(schema, dict(properties)),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
+    """Describe a file; the schema has the names that its columns have in it."""
+    plan, ids = _plan(schema_json, frozenset(properties.items()))
     return WrittenFile(
         path=path,
         size_bytes=size,
         row_count=metadata.num_rows,
-        statistics=statistics.to_serialized_dict(),
+        statistics=column_bounds.statistics(metadata, plan, ids).to_serialized_dict(),
     )
+
+
+@lru_cache(maxsize=10)
+def _plan(
+    schema_json: str, properties: frozenset[tuple[str, str]]
+) -> tuple[column_bounds.Plan, dict[str, int]]:
+    """Return what is to be known of files of a schema, and the ids of their columns by path; the same for round after round."""
+    schema = Schema.model_validate_json(schema_json)
+    return column_bounds.plan(schema, dict(properties)), parquet_path_to_id_mapping(schema)

@@ -59,7 +59,7 @@ def test_a_part_of_a_record_that_a_file_has_bounds_for_is_compared_with_them(tmp
     table = table_of_rows(tmp_path)
     (task,) = table.scan().plan_files()
     time = table.schema().find_field("header.time")
-    # As Spark writes them: the load's own files have none.
+    # As Spark and the load write them: pyiceberg gives them none.
     for bounds, at in ((task.file.lower_bounds, TIMES[0]), (task.file.upper_bounds, TIMES[-1])):
         bounds[time.field_id] = to_bytes(TimestamptzType(), datetime_to_micros(at))
     for since, are_all in (("2026-01-01", True), ("2026-01-03", False)):
