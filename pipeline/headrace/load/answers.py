@@ -1,7 +1,8 @@
 """An answer in Arrow as people read it: a table, comma-separated values, or JSON.
 
 Owns what a value looks like: times as ISO 8601, those before the year 1 or after 9999, where Python's `datetime` ends, as
-their milliseconds since 1970 (a date as its days); maps as objects, bytes as text. In JSON a sum of integers is a number, and
+their milliseconds since 1970 (a date as its days); maps as objects; bytes as the text that they are in UTF-8, others than that
+as \\xNN and a backslash doubled, so that two values never look alike. In JSON a sum of integers is a number, and
 what JSON has no number for (NaN, Infinity) a text; what would move a terminal's cursor is escaped. Nothing is cut: a table is
 as wide as a terminal allows, where long values go on in the next line, and in a pipe or a file as wide as its values, with all
 rows.
@@ -100,7 +101,7 @@ def _shown(value: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
+        return value.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 

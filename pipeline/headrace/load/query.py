@@ -50,8 +50,9 @@ def query(sql: str, warehouse: str, catalog_properties: dict[str, str], as_json:
 
     Example: headrace query "SELECT status, count(*) FROM warehouse.pageviews GROUP BY status"
 
-    Times are printed as ISO 8601; one before the year 1 or after 9999 as its milliseconds since 1970. On a terminal a table
-    has at most 1000 rows; in a pipe or a file, and with --csv or --json, all are printed.
+    Times are printed as ISO 8601; one before the year 1 or after 9999 as its milliseconds since 1970. Bytes are printed as
+    the UTF-8 that they are, each that is none as \\xNN and a backslash as two; base64(_key) and hex(_key) are SQL. On a
+    terminal a table has at most 1000 rows; in a pipe or a file, and with --csv or --json, all are printed.
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other.")

@@ -53,6 +53,13 @@ def test_json_has_numbers_for_times_that_python_lacks_and_objects_for_maps(
     assert shown[3]["day"] == 2_932_897
 
 
+def test_bytes_are_text_that_tells_them_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = ["né".encode(), b"\xff", rb"\xff", rb"\\xff", b"\x00"]
+    answers.print_json(pa.table({"key": pa.array(keys, pa.binary())}))
+    shown = [row["key"] for row in json.loads(capsys.readouterr().out)]
+    assert shown == ["né", r"\xff", r"\\xff", r"\\\\xff", "\x00"]
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "shown"),
     [
