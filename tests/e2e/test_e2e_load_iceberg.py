@@ -160,6 +160,8 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
                 f"ALTER TABLE {PAGEVIEWS} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')",
                 f"DELETE FROM {PAGEVIEWS} WHERE _offset = 3",
                 f"DELETE FROM {LETTERS} WHERE _offset = 5",
+                "CALL headrace.system.expire_snapshots(table => 'warehouse.pageviews', "
+                "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)",
                 f"SELECT count(*) FROM {PAGEVIEWS} WHERE path IN ('/updated', '/merged')",
             ],
         )

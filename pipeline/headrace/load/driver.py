@@ -163,6 +163,8 @@ class Loader:
             logger.info("commit refused, planning anew", table=name, reason=error)
             report.refused += 1
             report.moved = True
+        except tables.WarehouseError as error:
+            report.refused_topics.append(str(error))
 
     def _of_the_table(
         self, name: str, table: Table, partitions: list[TopicPartition], report: RoundReport

@@ -14,10 +14,11 @@ Owns these properties in the summary of each snapshot of an event table:
 - `headrace.host`: the host whose clock that is;
 - `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`).
 
-Positions live in the newest snapshot that has them, which never expires: what others commit above it (a delete, a
-compaction) says nothing of offsets and takes nothing from them. Arrivals and passings of other snapshots are copied to
-the table `warehouse.load_history` before those expire; that table's own snapshot says up to which sequence number
-(`headrace.archived`), so `arrivals` counts each commit once whatever dies in between.
+Positions live in the newest snapshot that has them, which no load expires: what others commit above it (a delete, a
+compaction) says nothing of offsets and takes nothing from them. Where others expire it, older metadata still tells of it.
+Arrivals and passings of other snapshots are copied to the table `warehouse.load_history` before those expire; that table's
+own snapshot says up to which sequence number (`headrace.archived`), so `arrivals` counts each commit once whatever dies in
+between.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any, Final
 from uuid import UUID
 
@@ -32,8 +34,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Snapshot
 
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.fences import Fence
@@ -166,14 +169,57 @@ def newest_with(table: Table, name: str) -> Snapshot | None:
         WarehouseError: older snapshots, which may have had it, are expired; to begin anew would double rows.
     """
     snapshot = None
-    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+    for snapshot in _ancestors(table):
         if snapshot.summary is not None and snapshot.summary[name] is not None:
             return snapshot
     if snapshot is not None and (snapshot.sequence_number or 0) > 1:
         raise WarehouseError(
-            f"{'.'.join(table.name())} has no snapshot left with {name}: roll it back to a snapshot of a load, or expire fewer."
+            f"{'.'.join(table.name())} has no snapshot left with {name}: roll it back to a snapshot of a load, or to metadata "
+            "from before such snapshots expired"
         )
     return None
+
+
+def _ancestors(table: Table) -> Iterator[Snapshot]:
+    """Yield the current snapshot and those before it, also what others expired as long as older metadata tells of it."""
+    lineage = _Lineage(table)
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        snapshot = lineage.parent(snapshot)
+
+
+class _Lineage:
+    """Which snapshot follows which. To expire one takes it from its child, too, so older metadata is read where need be."""
+
+    def __init__(self, table: Table) -> None:
+        older = (_snapshots_in(table, entry.metadata_file) for entry in reversed(table.metadata.metadata_log))
+        self._told = chain([table.snapshots()], older)
+        self._known: dict[int, Snapshot] = {}
+        self._parents: dict[int, int] = {}
+
+    def parent(self, snapshot: Snapshot) -> Snapshot | None:
+        """Return a snapshot's parent; None where it is the first, or no metadata tells of that one."""
+        while (parent := self._parents.get(snapshot.snapshot_id)) not in self._known:
+            told = None if snapshot.sequence_number == 1 else next(self._told, None)
+            if told is None:
+                return None
+            self._known = {item.snapshot_id: item for item in told} | self._known
+            self._parents = {
+                item.snapshot_id: item.parent_snapshot_id
+                for item in told
+                if item.parent_snapshot_id is not None
+            } | self._parents
+        assert parent is not None
+        return self._known[parent]
+
+
+def _snapshots_in(table: Table, metadata_file: str) -> list[Snapshot]:
+    """Return the snapshots that an older metadata file tells of; none where it is gone."""
+    try:
+        return FromInputFile.table_metadata(table.io.new_input(metadata_file)).snapshots
+    except FileNotFoundError:
+        return []
 
 
 def host_of(snapshot: Snapshot) -> str:

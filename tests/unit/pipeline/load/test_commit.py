@@ -123,17 +123,6 @@ def test_what_others_commit_to_the_tables_takes_no_position_and_repeats_no_lette
     assert sorted(rows["_offset"].to_pylist()) == [3, 4, 5, 6]
 
 
-def test_without_any_snapshot_of_a_load_left_nothing_begins_anew(catalog: Catalog, run: Run) -> None:
-    table = commit.settle(catalog, "pageviews")
-    first = commit.commit(table, attempt(catalog, run, 0, 5))
-    assert first is not None
-    table = tables.load_table(catalog, "pageviews")
-    table.delete("_offset < 2")
-    table.maintenance.expire_snapshots().by_ids([first.snapshot_id]).commit()
-    with pytest.raises(tables.WarehouseError, match="roll it back"):
-        commit.settle(catalog, "pageviews")
-
-
 def test_a_table_grows_with_defaults_and_old_files_stay_readable(catalog: Catalog, run: Run) -> None:
     commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, 0, 2))
     first = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "int"}]}

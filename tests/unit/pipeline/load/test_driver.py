@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.registry_address import RegistryAddress
+from headrace.load import commit
 from headrace.load.driver import LoadConfig, Loader
+from headrace.load.tables import WarehouseError
 
 
-def test_a_load_without_a_topic_says_so_once(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def partitions(wanted: Callable[[str], bool]) -> list[TopicPartition]:
-        return []
-
+@pytest.fixture
+def loader(catalog: Catalog) -> Iterator[Loader]:
     config = LoadConfig(
         bootstrap=Bootstrap("h:1"),
         registry=RegistryAddress("http://h:2"),
         task_count_max=1,
-        wanted=lambda _: False,
+        wanted=lambda _: True,
     )
-    loader = Loader(catalog, config, lambda _: [])
+    found = Loader(catalog, config, lambda _: [])
+    yield found
+    found.close()
+
+
+def let_there_be(loader: Loader, monkeypatch: pytest.MonkeyPatch, *topics: str) -> None:
+    """Let the cluster have topics of a partition each."""
+
+    def partitions(_: Callable[[str], bool]) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0) for topic in topics]
+
     monkeypatch.setattr(loader._client, "partitions", partitions)
+
+
+def test_a_load_without_a_topic_says_so_once(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    let_there_be(loader, monkeypatch)
     for _ in range(2):
         assert not loader.round().moved
-    loader.close()
     assert caplog.text.count("no topic of the cluster matches") == 1
+
+
+def test_a_table_that_cannot_be_used_is_left_out_and_the_others_are_loaded(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    let_there_be(loader, monkeypatch, "dc-east.orders", "dc-east.views")
+    settled: list[str] = []
+
+    def settle(_: Catalog, name: str) -> Table:
+        settled.append(name)
+        if name == "orders":
+            raise WarehouseError("warehouse.orders has no snapshot left")
+        raise commit.RefusedError("it changed")
+
+    monkeypatch.setattr(commit, "settle", settle)
+    for _ in range(2):
+        report = loader.round()
+    assert settled == ["orders", "views"] * 2
+    assert (report.refused_topics, report.refused) == (["warehouse.orders has no snapshot left"], 1)
+    assert caplog.text.count("topic left out") == 1
