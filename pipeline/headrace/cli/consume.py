@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import signal
 import struct
 import sys
@@ -180,7 +181,7 @@ def _print(message: Message, decode: Decode, done: Progress, *, as_json: bool, s
 def _line(message: Message, decode: Decode, *, as_json: bool) -> str:
     value = decode(message.value())
     if not as_json:
-        return value if isinstance(value, str) else json.dumps(value, default=_plain, ensure_ascii=False)
+        return value if isinstance(value, str) else _json(value)
     _, timestamp = message.timestamp()
     record = {
         "topic": message.topic(),
@@ -192,7 +193,26 @@ def _line(message: Message, decode: Decode, *, as_json: bool) -> str:
         **_base64("key", message.key()),
         **(_base64("value", message.value()) if decode is _text else {}),
     }
-    return json.dumps(record, default=_plain, ensure_ascii=False)
+    return _json(record)
+
+
+def _json(value: Any) -> str:
+    """Return one line of JSON, which has no number for NaN and Infinity: they are texts."""
+    try:
+        return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), default=_plain, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    """Return a value whose numbers are all finite, and the others the texts that `headrace query` has for them."""
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
+    return value
 
 
 def _text(value: bytes | None) -> str:

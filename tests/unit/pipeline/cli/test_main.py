@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 import subprocess
 import sys
@@ -13,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from scripted_cluster import bootstrap_of, scripted_cluster
 
-from headrace.cli.consume import _avro_decoder
+from headrace.cli.consume import _avro_decoder, _json
 from headrace.cli.main import main
 from headrace.events.registry_address import RegistryAddress
 
@@ -147,3 +149,9 @@ def test_consume_tells_no_password_of_a_registry(registry: str, told: str) -> No
         _avro_decoder(RegistryAddress(registry), "t")(b"\0\0\0\0\1abc")
     assert ended.value.message.startswith(told)
     assert "s3cret" not in ended.value.message
+
+
+def test_what_json_has_no_number_for_is_a_text() -> None:
+    found = {"a": [math.nan, 1.5], "b": {"c": -math.inf}, "d": math.inf, "e": b"\x00"}
+    told = json.loads(_json(found), parse_constant=pytest.fail)
+    assert told == {"a": ["NaN", 1.5], "b": {"c": "-Infinity"}, "d": "Infinity", "e": "AA=="}
