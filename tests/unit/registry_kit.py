@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+MISSING = (404, {"error_code": 40403, "message": "Schema not found"})
+
 
 @dataclass
 class ScriptedRegistry:
@@ -46,7 +48,7 @@ def _handler(registry: ScriptedRegistry) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             registry.asked.append((self.command, self.path, dict(self.headers.items())))
-            status, answer = registry.answers.get(self.path.partition("?")[0], (404, {"message": "unknown"}))
+            status, answer = registry.answers.get(self.path.partition("?")[0], MISSING)
             body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)
             if 300 <= status < 400:

@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024
 
+MISSING: Final = range(40401, 40500)
+"""Codes of a registry's own answers that it has no such subject, version or schema."""
+
 Answer = TypeVar("Answer")
 
 
 class StatusError(Exception):
     """The registry answered with an error: its sentence, or the HTTP status where it has none."""
 
-    def __init__(self, status: int, sentence: str) -> None:
+    def __init__(self, status: int, sentence: str, code: int = 0) -> None:
         super().__init__(sentence)
         self.status = status
+        self.is_missing = code in MISSING
+        """Whether a registry says that it has no such thing; any server says 404 of a path that it does not serve."""
 
 
 class NoAnswerError(Exception):
@@ -52,7 +57,10 @@ class RegistryClient:
 
     def schema(self, schema_id: int, subject: str) -> Schema:
         """Return the schema that an id means in the name of a subject."""
-        return self._ask(lambda client: client.get_schema(schema_id, subject))
+        schema = self._ask(lambda client: client.get_schema(schema_id, subject))
+        if schema.schema_str is None:
+            raise NoAnswerError("the answer has no schema, is this a schema registry?")
+        return schema
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
         return self._ask(lambda client: client.get_version(subject, version))
@@ -82,7 +90,7 @@ class RegistryClient:
         try:
             return ask(client)
         except SchemaRegistryError as error:
-            raise StatusError(error.http_status_code, _sentence(error)) from error
+            raise StatusError(error.http_status_code, _sentence(error), error.error_code) from error
         except (AttributeError, KeyError, TypeError) as error:
             raise NoAnswerError("the answer has no schema, is this a schema registry?") from error
         except Exception as error:  # of several libraries, which have no class in common

@@ -25,6 +25,8 @@ ATTEMPTS_MAX: Final = 3
 RETRY_WAIT_SECONDS: Final = 0.3
 REFERENCES_MAX: Final = 100
 UNKNOWN_AGAIN_AFTER_SECONDS: Final = 1.0
+LAST_ID: Final = (1 << 31) - 1
+"""Ids are Java's ints; a registry says of a larger number, as junk may begin with, that it has no such path."""
 UNKNOWN_MAX: Final = 10_000
 """Ids remembered as unknown; the one asked for longest ago is forgotten when there are more."""
 
@@ -66,7 +68,7 @@ class SchemaRegistry:
 
     def _load(self, topic: str, schema_id: int) -> WriterSchema | UnsupportedSchemaError:
         asked = self._unknown_since.get((topic, schema_id), -1e9)
-        if time.monotonic() - asked < UNKNOWN_AGAIN_AFTER_SECONDS:
+        if schema_id > LAST_ID or time.monotonic() - asked < UNKNOWN_AGAIN_AFTER_SECONDS:
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
         self._unknown_since.pop((topic, schema_id), None)
         subject = f"{topic}-value"
@@ -136,7 +138,7 @@ class SchemaRegistry:
         return None if answer is None else answer.schema
 
     def _ask(self, path: str, ask: Callable[[RegistryClient], Answer]) -> Answer | None:
-        """Return the answer of the first registry that has one, None for 404.
+        """Return the answer of the first registry that has one, None where it says that there is no such thing.
 
         Raises:
             RegistryUnreachableError, RefusedError
@@ -149,7 +151,7 @@ class SchemaRegistry:
                 try:
                     return ask(client)
                 except StatusError as error:
-                    if error.status == 404:
+                    if error.is_missing:
                         return None
                     if error.status == 422:
                         raise RefusedError(str(error)) from error

@@ -49,6 +49,35 @@ def test_a_registry_without_an_answer_is_asked_three_times_and_no_verdict() -> N
     )
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (404, b"<html>Not Found</html>"),
+        (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
+        (404, {"message": "no Route matched with those values"}),
+        (200, b"<html>Welcome</html>"),
+        (200, {"hello": 1}),
+    ],
+)
+def test_a_server_that_is_no_registry_gives_no_verdict_on_a_record(answer: tuple[int, Any]) -> None:
+    path = "/subjects/orders-value/versions/latest"
+    with scripted_registry({"/schemas/ids/5": answer, path: answer}) as registry:
+        schemas = SchemaRegistry(RegistryAddress(registry.url))
+        with pytest.raises(RegistryUnreachableError):
+            schemas.schema("orders", 5)
+        if answer[0] == 404:
+            with pytest.raises(RegistryUnreachableError):
+                schemas.latest("orders")
+
+
+def test_a_number_that_is_no_id_is_unknown_whatever_a_registry_makes_of_its_path() -> None:
+    no_path = (404, {"error_code": 404, "message": "HTTP 404 Not Found"})
+    with scripted_registry({f"/schemas/ids/{2**31}": no_path}) as registry:
+        with pytest.raises(UnknownSchemaError, match="the registry has no schema 2147483648"):
+            SchemaRegistry(RegistryAddress(registry.url)).schema("orders", 2**31)
+        assert registry.asked == []
+
+
 def test_an_unknown_id_and_a_refused_one_are_asked_for_once() -> None:
     refused = (422, {"error_code": 42201, "message": "id 6 stands for two schemas"})
     with scripted_registry({"/schemas/ids/6": refused}) as registry:
@@ -79,7 +108,6 @@ def test_the_latest_schema_is_the_one_that_the_registry_has_now() -> None:
     [
         ({"schema": "{}", "schemaType": "PROTOBUF"}, "schema 5 is PROTOBUF, the load reads Avro"),
         ({"schema": "{"}, "schema 5 is no valid Avro schema"),
-        ({"hello": 1}, "schema 5 is no valid Avro schema"),
         ({"schema": '"Item"', "references": [{"name": "Item"}]}, "a reference lacks its name"),
     ],
 )
