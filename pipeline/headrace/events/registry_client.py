@@ -148,7 +148,10 @@ def _trusted(address: RegistryAddress) -> str | bool | None:
 def _sentence(error: SchemaRegistryError) -> str:
     """Return what the registry says, where it says something: the client makes a sentence of anything else."""
     is_said = isinstance(error.error_message, str) and error.error_code != error.UNKNOWN
-    return error.error_message if is_said else f"HTTP status {error.http_status_code}"
+    if is_said:
+        return error.error_message
+    doubt = ", is this a schema registry?" if error.http_status_code == 404 else ""
+    return f"HTTP status {error.http_status_code}{doubt}"
 
 
 def _bound(response: Any) -> None:

@@ -14,6 +14,7 @@ from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 
 RECORD = {"type": "record", "name": "Event", "fields": [{"name": "n", "type": "int"}]}
+NO_REGISTRY = b"<html>Not Found</html>"
 KNOWN = (200, {"id": 5, "schema": json.dumps(RECORD)})
 
 
@@ -52,7 +53,7 @@ def test_a_registry_without_an_answer_is_asked_three_times_and_no_verdict() -> N
 @pytest.mark.parametrize(
     "answer",
     [
-        (404, b"<html>Not Found</html>"),
+        (404, NO_REGISTRY),
         (404, {"error_code": 404, "message": "HTTP 404 Not Found"}),
         (404, {"message": "no Route matched with those values"}),
         (200, b"<html>Welcome</html>"),
@@ -63,8 +64,9 @@ def test_a_server_that_is_no_registry_gives_no_verdict_on_a_record(answer: tuple
     path = "/subjects/orders-value/versions/latest"
     with scripted_registry({"/schemas/ids/5": answer, path: answer}) as registry:
         schemas = SchemaRegistry(RegistryAddress(registry.url))
-        with pytest.raises(RegistryUnreachableError):
+        with pytest.raises(RegistryUnreachableError) as raised:
             schemas.schema("orders", 5)
+        assert answer[1] != NO_REGISTRY or "404, is this a schema registry?" in str(raised.value)
         if answer[0] == 404:
             with pytest.raises(RegistryUnreachableError):
                 schemas.latest("orders")
