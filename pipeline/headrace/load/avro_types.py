@@ -271,6 +271,8 @@ class _Mapper:
             )
         mapped = self.map(types[0], namespace, path)
         plain = [mapped.plain if branch == types[0] else "null" for branch in branches]
+        if len(plain) == 1:
+            plain.append("null")  # the same bytes, and pyruhvro makes no union of it
         return Mapped(plain, mapped.physical, mapped.natural, 1)
 
 

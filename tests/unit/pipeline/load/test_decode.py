@@ -85,6 +85,7 @@ FAST = [
     field("kind", {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}),
     field("local", {"type": "long", "logicalType": "local-timestamp-millis"}),
     field("ratio", "double"),
+    field("alone", ["string"]),
 ]
 SLOW = [*FAST, field("price", ["null", DECIMAL]), field("raw", "bytes")]
 
@@ -103,6 +104,7 @@ def event(number: int) -> dict[str, Any]:
         "kind": "AB"[number % 2],
         "local": NOW.replace(tzinfo=None),
         "ratio": number / 2,
+        "alone": f"only {number}",
         "price": decimal.Decimal("1.25") if number % 2 else None,
         "raw": b"\xff\x00",
     }
