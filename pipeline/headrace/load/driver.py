@@ -371,7 +371,9 @@ class Loader:
             logger.info("removed files of dead attempts", table=name, count=len(removed))
 
     def _tidy(self, name: str) -> None:
-        count = self._commits_since_expiry.get(name, 0) + 1
+        """Expire snapshots now and then: also where no run commits often enough, as with `--once`."""
+        before = self._commits_since_expiry.get(name)
+        count = self._expiry.overdue(name) if before is None else before + 1
         if count >= expiry.EVERY_COMMITS:
             count = 0
             self._expiry.tidy(name)

@@ -44,6 +44,7 @@ from headrace.load.tables import (
     arrow_schema,
     ensure_history,
     ensure_table,
+    load_table,
 )
 from headrace.load.write import FileWriter, target_of
 
@@ -105,6 +106,10 @@ class Expiry:
             with suppress(NoSuchTableError):
                 self._expire(self._catalog.load_table(f"{NAMESPACE}.{audited}"), AUDIT_BATCH)
         return count
+
+    def overdue(self, name: str) -> int:
+        """Return how many snapshots of an event table would expire now: those that earlier runs left."""
+        return len(self._due(load_table(self._catalog, name), history.POSITIONS))
 
     def _expire(self, table: Table, own: str, history_table: Table | None = None) -> int:
         """Expire what is due; another driver that does the same at the same time is let go first."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from load_kit import load, offsets_in
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.registry_address import RegistryAddress
-from headrace.load import commit
+from headrace.load import commit, expiry, tables
 from headrace.load.driver import LoadConfig, Loader
+from headrace.load.leftovers import Run
 from headrace.load.tables import WarehouseError
 
 
@@ -65,3 +67,17 @@ def test_a_table_that_cannot_be_used_is_left_out_and_the_others_are_loaded(
     assert settled == ["orders", "views"] * 2
     assert (report.refused_topics, report.refused) == (["warehouse.orders has no snapshot left"], 1)
     assert caplog.text.count("topic left out") == 1
+
+
+def test_runs_that_commit_once_expire_snapshots_as_well(loader: Loader, catalog: Catalog, run: Run) -> None:
+    count = expiry.NEWEST_KEPT + expiry.EVERY_COMMITS - 1
+    for number in range(count):
+        load(catalog, run, number, number + 1)
+    loader._tidy("pageviews")
+    assert len(tables.load_table(catalog, "pageviews").snapshots()) == count
+    for number in range(count, count + 5):
+        load(catalog, run, number, number + 1)
+    loader._commits_since_expiry.clear()
+    loader._tidy("pageviews")
+    assert len(tables.load_table(catalog, "pageviews").snapshots()) <= expiry.NEWEST_KEPT + 3
+    assert offsets_in(catalog, "pageviews") == list(range(count + 5))
