@@ -164,7 +164,7 @@ class Loader:
             report.refused += 1
             report.moved = True
         except tables.WarehouseError as error:
-            report.refused_topics.append(str(error))
+            report.failures.append(str(error))
 
     def _of_the_table(
         self, name: str, table: Table, partitions: list[TopicPartition], report: RoundReport

@@ -50,7 +50,7 @@ def test_a_load_without_a_topic_says_so_once(
 
 
 def test_a_table_that_cannot_be_used_is_left_out_and_the_others_are_loaded(
-    loader: Loader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_there_be(loader, monkeypatch, "dc-east.orders", "dc-east.views")
     settled: list[str] = []
@@ -62,11 +62,9 @@ def test_a_table_that_cannot_be_used_is_left_out_and_the_others_are_loaded(
         raise commit.RefusedError("it changed")
 
     monkeypatch.setattr(commit, "settle", settle)
-    for _ in range(2):
-        report = loader.round()
-    assert settled == ["orders", "views"] * 2
-    assert (report.refused_topics, report.refused) == (["warehouse.orders has no snapshot left"], 1)
-    assert caplog.text.count("topic left out") == 1
+    report = loader.round()
+    assert settled == ["orders", "views"]
+    assert (report.failures, report.refused) == (["warehouse.orders has no snapshot left"], 1)
 
 
 def test_runs_that_commit_once_expire_snapshots_as_well(loader: Loader, catalog: Catalog, run: Run) -> None:
