@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.client.security import PLAINTEXT, ClientSecurity
-from headrace.broker.errors import ErrorCode, KafkaError, error_of
+from headrace.broker.errors import ErrorCode, KafkaError, error_of, reason_of
 from headrace.broker.wire.api import k32_describe_configs, k35_describe_log_dirs
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import MalformedError
@@ -55,7 +55,7 @@ def _look(security: ClientSecurity, broker_id: int, address: Address) -> BrokerL
                 offline_log_dirs=_offline_log_dirs(link),
             )
     except (OSError, MalformedError, KafkaError) as error:
-        return BrokerLook(failure=str(error) or type(error).__name__)
+        return BrokerLook(failure=reason_of(error))
 
 
 def _configs(link: BlockingLink, broker_id: int) -> dict[str, str]:
