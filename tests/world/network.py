@@ -16,6 +16,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from ipaddress import IPv4Address
 from typing import Any
 
 from virtual_time import VirtualLoop
@@ -23,6 +24,7 @@ from virtual_time import VirtualLoop
 from headrace.broker.wire.client.exchange import A, Exchange, ProtocolError, Q, Spoken
 from headrace.broker.wire.client.view import Address
 
+FIRST_ADDRESS = IPv4Address("10.0.0.1")
 LOOK_AGAIN_SECONDS = 0.02
 PIECE_SIZE = 64 * 1024
 LATE_CHANCE, LATE_SECONDS_MAX = 0.5, 8.0
@@ -91,6 +93,8 @@ class Network:
         self._slow: dict[tuple[str, str], float] = {}
         self._paused_until: dict[str, float] = {}
         self._port = 50_000
+        # By name of a host; sockets tell no names.
+        self._addresses: dict[str, str] = {}
 
     def listen(self, address: Address) -> Listening:
         """A host's listening socket, in place of one that a dead process left."""
@@ -149,11 +153,14 @@ class Network:
         near.setblocking(False)
         end = BrokerEnd(fileno=far.detach())
         self._port += 1
-        end.peer = (source, self._port)
+        end.peer = (self._address_of(source), self._port)
         line = Line(self, source, address, near)
         self._lines[line] = None
         listening.offer(end)
         return line
+
+    def _address_of(self, host: str) -> str:
+        return self._addresses.setdefault(host, str(FIRST_ADDRESS + len(self._addresses)))
 
     def closed(self, line: Line) -> None:
         self._lines.pop(line, None)
