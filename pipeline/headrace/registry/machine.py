@@ -9,18 +9,20 @@ the records as they are read back from the topic. Reads raise or return at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from headrace.registry import errors, schemas
-from headrace.registry.catalog import Catalog
+from headrace.registry.catalog import Catalog, Held
 from headrace.registry.records import Change, CompatibilityLevel, Record, SchemaVersion, SubjectDeletion
-from headrace.registry.schemas import LEVELS, InvalidSchemaError, Reference
+from headrace.registry.schemas import LEVELS, TRANSITIVE, InvalidSchemaError, Reference
 from headrace.registry.turns import Turns
 
 DEFAULT_LEVEL: Final = "BACKWARD"
 ID_MAX: Final = 2**31 - 1
+LATEST: Final = -1
+"""What requests call a subject's newest version by, as a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +73,8 @@ class Machine:
         for held in live:
             if held.normal == normal:
                 return Decision(records=(), answer={"id": held.stored.schema_id})
-        level = self.level_of(subject)
-        if live and (reasons := self._incompatibilities(submitted, live[-1].stored, level)):
-            raise errors.incompatible([*reasons, f"level {level}, version {live[-1].stored.version}"])
+        if reasons := self._refusals(subject, submitted, live):
+            raise errors.incompatible(reasons)
         known = self._catalog.id_of(normal)
         schema_id = known if known is not None else self._new_id(normal)
         record = SchemaVersion(
@@ -224,12 +225,11 @@ class Machine:
         return "READWRITE"
 
     def compatibility(self, subject: str, version: str | None, submitted: Submitted) -> list[str]:
-        """Return why a schema may not follow a version (None: the latest there is); empty when it may."""
+        """Return why a schema may not follow a version (None: those that the level is about); empty when it may."""
         self._checked(submitted)
-        if version is not None:
-            return self._incompatibilities(submitted, self._version(subject, version), self.level_of(subject))
-        live = self._catalog.live(subject)
-        return self._incompatibilities(submitted, live[-1].stored, self.level_of(subject)) if live else []
+        if version is None:
+            return self._refusals(subject, submitted, self._catalog.live(subject))
+        return self._incompatibilities(submitted, self._version(subject, version), self.level_of(subject))
 
     # Helpers
 
@@ -239,7 +239,7 @@ class Machine:
         live = self._catalog.live(subject)
         if not versions or not (live or deleted):
             raise errors.subject_not_found(subject)
-        if number == -1:
+        if number == LATEST:
             return live[-1].stored if live else versions[max(versions)].stored
         held = versions.get(number)
         if held is None or (held.stored.deleted and not deleted):
@@ -294,13 +294,24 @@ class Machine:
             raise errors.invalid_schema("references are nested more than 32 deep")
         texts: dict[str, None] = {}
         for reference in references:
-            try:
-                stored = self._version(reference.subject, str(reference.version), deleted=True)
-            except errors.RegistryError as error:
-                raise errors.invalid_reference(reference.name, error.message) from error
+            stored = self._reference(reference)
             texts.update(dict.fromkeys(self._referenced(stored.references, depth + 1)))
             texts[str(stored.text)] = None
         return tuple(texts)
+
+    def _reference(self, reference: Reference) -> SchemaVersion:
+        try:
+            return self._version(reference.subject, str(reference.version), deleted=True)
+        except errors.RegistryError as error:
+            raise errors.invalid_reference(reference.name, error.message) from error
+
+    def _refusals(self, subject: str, submitted: Submitted, live: Sequence[Held]) -> list[str]:
+        """Return why a schema may not follow the newest of these versions, or one of all where the level says so."""
+        level = self.level_of(subject)
+        for held in reversed(live if level.endswith(TRANSITIVE) else live[-1:]):
+            if reasons := self._incompatibilities(submitted, held.stored, level):
+                return [*reasons, f"level {level}, version {held.stored.version}"]
+        return []
 
     def _incompatibilities(self, submitted: Submitted, stored: SchemaVersion, level: str) -> list[str]:
         try:
@@ -319,8 +330,8 @@ def _described(stored: SchemaVersion) -> dict[str, Any]:
 
 
 def _version_number(version: str) -> int:
-    if version in ("latest", "-1"):
-        return -1
+    if version in ("latest", str(LATEST)):
+        return LATEST
     if not version.isascii() or not version.isdigit() or len(version) > 10 or not 1 <= int(version) < 2**31:
         raise errors.invalid_version(version)
     return int(version)

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headrace.registry.schemas import Reference
+from headrace.registry.schemas import LEVELS, Reference
 
 
 class RecordError(ValueError):
@@ -115,9 +115,7 @@ def _decode(key: dict[str, Any], value: dict[str, Any] | None) -> Record | None:
                 deleted=bool(value.get("deleted", False)),
             )
         case "CONFIG":
-            return CompatibilityLevel(
-                subject=key["subject"], level=None if value is None else value["compatibilityLevel"]
-            )
+            return CompatibilityLevel(subject=key["subject"], level=None if value is None else _level(value))
         case "DELETE_SUBJECT":
             return SubjectDeletion(
                 subject=str(key["subject"]), version=None if value is None else int(value["version"])
@@ -126,6 +124,13 @@ def _decode(key: dict[str, Any], value: dict[str, Any] | None) -> Record | None:
             return Turn(turn=value["turn"], is_over=value.get("over") is True)
         case _:
             return None
+
+
+def _level(value: dict[str, Any]) -> str | None:
+    level: str | None = value.get("compatibilityLevel")
+    if level is not None and level not in LEVELS:
+        raise ValueError(f"{level!r} is no compatibility level")
+    return level
 
 
 def _dump(value: dict[str, Any]) -> bytes:

@@ -19,7 +19,16 @@ import avro.schema
 from avro.compatibility import ReaderWriterCompatibilityChecker, SchemaCompatibilityType
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-LEVELS: Final = ("NONE", "BACKWARD", "FULL")
+TRANSITIVE: Final = "_TRANSITIVE"
+LEVELS: Final = (
+    "NONE",
+    "BACKWARD",
+    f"BACKWARD{TRANSITIVE}",
+    "FORWARD",
+    f"FORWARD{TRANSITIVE}",
+    "FULL",
+    f"FULL{TRANSITIVE}",
+)
 PRIMITIVES: Final = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
 
@@ -80,12 +89,15 @@ def parse(text: str, referenced: tuple[str, ...] = ()) -> avro.schema.Schema:
 def incompatibilities(new: avro.schema.Schema, old: avro.schema.Schema, level: str) -> list[str]:
     """Return why `new` may not follow `old` at this level; empty when it may.
 
-    BACKWARD: a reader with the new schema reads what the old one wrote. FULL: and the other way round.
+    BACKWARD: a reader with the new schema reads what the old one wrote. FORWARD: the other way round. FULL: both.
     """
-    if level == "NONE":
-        return []
-    reasons = _unreadable(reader=new, writer=old, direction="the new schema cannot read the old one's data")
-    if level == "FULL":
+    direction = level.removesuffix(TRANSITIVE)
+    reasons: list[str] = []
+    if direction in ("BACKWARD", "FULL"):
+        reasons += _unreadable(
+            reader=new, writer=old, direction="the new schema cannot read the old one's data"
+        )
+    if direction in ("FORWARD", "FULL"):
         reasons += _unreadable(
             reader=old, writer=new, direction="the old schema cannot read the new one's data"
         )

@@ -220,6 +220,32 @@ def test_an_incompatible_schema_is_refused_at_the_levels_backward_and_full_only(
     assert registry.machine.versions("s") == [1, 2, 3]
 
 
+EMPTY = '{"type":"record","name":"R","fields":[]}'
+
+
+@pytest.mark.parametrize(
+    ("level", "versions", "new"),
+    [
+        ("BACKWARD", [EMPTY, V1], V1.replace("int", "long")),
+        ("FORWARD", [V1, EMPTY], BROKEN),
+        ("FULL", [V1, EMPTY], V1.replace('"int"', '"string","default":""')),
+    ],
+)
+def test_a_transitive_level_is_about_all_versions_and_any_other_about_the_newest(
+    level: str, versions: list[str], new: str
+) -> None:
+    registry = Registry()
+    registry.write(registry.machine.decide_set_level(None, "NONE"))
+    for text in versions:
+        registry.register("s", text)
+    registry.write(registry.machine.decide_set_level("s", level))
+    assert registry.machine.compatibility("s", None, Submitted(text=new)) == []
+    registry.write(registry.machine.decide_set_level("s", f"{level}_TRANSITIVE"))
+    reasons = registry.machine.compatibility("s", None, Submitted(text=new))
+    assert reasons[-1] == f"level {level}_TRANSITIVE, version 1"
+    assert refused(lambda: registry.register("s", new)) == (409, 409)
+
+
 def test_levels_fall_back_to_the_global_one() -> None:
     registry = Registry()
     machine = registry.machine
@@ -378,7 +404,14 @@ def test_a_topic_of_confluents_registry_with_its_small_ids_is_read_and_its_ids_a
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [(None, b"{}"), (b"[]", None), (b"{", None), (b'{"keytype":"SCHEMA"}', b"{}"), (b"\xff", b"")],
+    [
+        (None, b"{}"),
+        (b"[]", None),
+        (b"{", None),
+        (b'{"keytype":"SCHEMA"}', b"{}"),
+        (b"\xff", b""),
+        (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"SIDEWAYS"}'),
+    ],
 )
 def test_a_record_of_another_format_is_refused(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(RecordError):

@@ -153,6 +153,7 @@ def test_a_schema_may_use_the_types_it_refers_to() -> None:
 )
 def test_resolution_rules(new: Any, old: Any, backward: bool, full: bool) -> None:
     assert compatible(new, old, "BACKWARD") is backward
+    assert compatible(old, new, "FORWARD") is backward
     assert compatible(new, old, "FULL") is full
     assert compatible(new, old, "NONE")
 
