@@ -68,6 +68,7 @@ class Machine:
     def decide_register(self, subject: str, submitted: Submitted) -> Decision:
         """Register a schema as the subject's next version, unless the subject has it already."""
         self._refuse_read_only(subject)
+        submitted = self._pinned(submitted)
         normal = self._checked(submitted)
         live = self._catalog.live(subject)
         for held in live:
@@ -269,6 +270,14 @@ class Machine:
             raise errors.not_permitted(
                 f"Subject '{subject}' is read-only here: it comes from another datacenter; register it there"
             )
+
+    def _pinned(self, submitted: Submitted) -> Submitted:
+        """Return it with the number of each version that it calls the latest: what a schema means never changes."""
+        references = tuple(
+            replace(each, version=self._reference(each).version) if each.version == LATEST else each
+            for each in submitted.references
+        )
+        return replace(submitted, references=references)
 
     def _checked(self, submitted: Submitted) -> str:
         """Return the normal form of a valid schema."""

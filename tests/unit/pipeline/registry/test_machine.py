@@ -341,6 +341,8 @@ def test_references_resolve_and_protect_what_they_refer_to() -> None:
     assert machine.schema(outer_id)["references"] == [reference.as_json()]
     assert refused(lambda: machine.decide_delete_version("inner", "1", permanent=False)) == (422, 42206)
     assert refused(lambda: machine.decide_delete_subject("inner", permanent=False)) == (422, 42206)
+    registry.register("other", outer, Reference(name="n.Inner", subject="inner", version=-1))
+    assert machine.version("other", "1")["references"] == [reference.as_json()]
     missing = Reference(name="n.Inner", subject="inner", version=5)
     assert refused(lambda: registry.register("outer", outer, missing)) == (422, 42201)
 
