@@ -67,6 +67,8 @@ def test_confluents_client_registers_finds_checks_and_deletes(registry: Registry
     with pytest.raises(SchemaRegistryError) as refused:
         client.register_schema("things", Schema(BROKEN, "AVRO"))
     assert (refused.value.http_status_code, refused.value.error_code) == (409, 409)
+    assert client.test_compatibility("a-subject-to-be", Schema(V1, "AVRO"))
+    assert client.get_contexts() == ["."]
     assert client.get_compatibility() == "BACKWARD"
     client.set_compatibility("things", "NONE")
     assert client.get_compatibility("things") == "NONE"
@@ -104,6 +106,9 @@ def test_every_answer_is_json_of_the_media_type_also_to_an_unknown_path(registry
         (b"[" * 100_000, 400, 400),
         ({}, 422, 42201),
         ({"schema": 5}, 422, 42201),
+        ({"schema": {"type": "string"}}, 422, 42201),
+        ({"schema": V1, "ruleSet": {"domainRules": [{"name": "encrypt"}]}}, 422, 42201),
+        ({"schema": V1, "metadata": {"properties": {"owner": "me"}}}, 422, 42201),
         ({"schema": "{"}, 422, 42201),
         ({"schema": V1, "schemaType": "PROTOBUF"}, 422, 42201),
         ({"schema": V1, "references": [{"name": "x"}]}, 422, 42201),
@@ -119,10 +124,36 @@ def test_bad_bodies_are_refused_with_confluents_codes(
 
 
 def test_subjects_with_odd_names_are_subjects(registry: RegistryProcess) -> None:
-    for subject in ("with space", "a%b", "日本", ":.:ctx"):
+    for subject in ("with space", "a%b", "日本", ":.:ctx", "a/b.proto", "a+b"):
         quoted = quote(subject, safe="")
         assert post(registry.url, f"/subjects/{quoted}/versions", {"schema": V1}).status_code == 200
         assert subject in requests.get(registry.url + "/subjects", timeout=20).json()
+        assert client_of(registry).get_versions(subject) == [1]
+
+
+def test_a_slash_at_the_end_of_a_path_changes_nothing(registry: RegistryProcess) -> None:
+    for path in ("/subjects", "/config", "/schemas/types"):
+        plain, slashed = (
+            requests.get(registry.url + path + end, timeout=20, allow_redirects=False) for end in ("", "/")
+        )
+        assert (slashed.status_code, slashed.json()) == (200, plain.json())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/subjects/own/versions", {"schema": V1, "id": 77}),
+        ("POST", "/subjects/own/versions", {"schema": V1, "version": 3}),
+        ("PUT", "/mode", {"mode": "IMPORT"}),
+        ("PUT", "/mode/own", {"mode": "READONLY"}),
+        ("PUT", "/config/own", {"compatibility": "FULL", "normalize": True}),
+    ],
+)
+def test_what_confluents_registry_has_beyond_this_one_is_refused_not_ignored(
+    registry: RegistryProcess, method: str, path: str, body: dict[str, Any]
+) -> None:
+    answer = requests.request(method, registry.url + path, json=body, timeout=20)
+    assert (answer.status_code, answer.json()["error_code"]) == (422, 42205)
 
 
 def test_many_clients_at_once_get_one_version_per_schema(registry: RegistryProcess) -> None:

@@ -10,13 +10,14 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final
+from urllib.parse import quote, unquote
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
@@ -45,7 +46,19 @@ def build_app(registry: Registry) -> ASGIApp:
         routes=[*pages.routes(), *routes],
         exception_handlers={HTTPException: _http_error, Exception: _unexpected_error},
     )
-    return pages.counting(app)
+    return pages.counting(_by_raw_path(app))
+
+
+def _by_raw_path(app: Starlette) -> ASGIApp:
+    """The application, with paths as they were sent: a subject may have a slash in it, and a path one at its end."""
+
+    async def routed(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            sent = (scope.get("raw_path") or quote(scope["path"]).encode()).decode("ascii", "replace")
+            scope = {**scope, "path": sent.rstrip("/") or "/"}
+        await app(scope, receive, send)
+
+    return routed
 
 
 def _json(content: Any, status: int = 200) -> Response:
@@ -130,7 +143,9 @@ async def _referenced_by(registry: Registry, request: Request) -> Any:
 
 
 async def _register(registry: Registry, request: Request) -> Any:
-    submitted = _submitted(await _body(request))
+    body = await _body(request)
+    _refuse_import(body)
+    submitted = _submitted(body)
     return await registry.write(lambda machine: machine.decide_register(_subject(request), submitted))
 
 
@@ -154,27 +169,36 @@ async def _delete_version(registry: Registry, request: Request) -> Any:
 
 
 async def _get_level(registry: Registry, request: Request) -> Any:
-    subject = request.path_params.get("subject")
+    subject = _subject_or_none(request)
     level = registry.read().level(subject, default_to_global=_flag(request, "defaultToGlobal"))
     return {"compatibilityLevel": level}
 
 
 async def _set_level(registry: Registry, request: Request) -> Any:
-    level = (await _body(request)).get("compatibility")
-    return await registry.write(
-        lambda machine: machine.decide_set_level(request.path_params.get("subject"), level)
-    )
+    body = await _body(request)
+    level = body.pop("compatibility", None)
+    if unknown := [name for name, value in body.items() if value]:
+        raise errors.not_permitted(f"Only compatibility can be set here: leave out {', '.join(unknown)}")
+    return await registry.write(lambda machine: machine.decide_set_level(_subject_or_none(request), level))
 
 
 async def _delete_level(registry: Registry, request: Request) -> Any:
-    return await registry.write(
-        lambda machine: machine.decide_delete_level(request.path_params.get("subject"))
-    )
+    return await registry.write(lambda machine: machine.decide_delete_level(_subject_or_none(request)))
 
 
 async def _get_mode(registry: Registry, request: Request) -> Any:
-    subject = request.path_params.get("subject")
+    subject = _subject_or_none(request)
     return {"mode": registry.read().mode(subject, default_to_global=_flag(request, "defaultToGlobal"))}
+
+
+async def _change_mode(_: Registry, __: Request) -> Any:
+    raise errors.not_permitted(
+        "Modes cannot be changed here: subjects are READWRITE, those of other datacenters READONLY"
+    )
+
+
+async def _contexts(_: Registry, __: Request) -> Any:
+    return ["."]
 
 
 async def _compatibility(registry: Registry, request: Request) -> Any:
@@ -210,16 +234,26 @@ ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("PUT", "/config/{subject}", _set_level),
     ("DELETE", "/config/{subject}", _delete_level),
     ("GET", "/mode", _get_mode),
+    ("PUT", "/mode", _change_mode),
+    ("DELETE", "/mode", _change_mode),
     ("GET", "/mode/{subject}", _get_mode),
+    ("PUT", "/mode/{subject}", _change_mode),
+    ("DELETE", "/mode/{subject}", _change_mode),
+    ("GET", "/contexts", _contexts),
 )
 
 
 def _subject(request: Request) -> str:
-    return str(request.path_params["subject"])
+    return unquote(request.path_params["subject"])
+
+
+def _subject_or_none(request: Request) -> str | None:
+    """Return None where the path is about the global setting."""
+    return _subject(request) if "subject" in request.path_params else None
 
 
 def _version_text(request: Request) -> str:
-    return str(request.path_params["version"])
+    return unquote(request.path_params["version"])
 
 
 def _id(request: Request) -> int:
@@ -250,12 +284,25 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
+def _refuse_import(body: dict[str, Any]) -> None:
+    """Refuse a schema that comes with its id and version, since it would get others."""
+    if any(isinstance(body.get(name), int) and body[name] > 0 for name in ("id", "version")):
+        raise errors.not_permitted(
+            "Ids and versions are given by this registry, which has no import mode: leave out id and version"
+        )
+
+
 def _submitted(body: dict[str, Any]) -> Submitted:
     if body.get("schemaType", "AVRO") not in ("AVRO", None):
         raise errors.invalid_schema(f"schema type {body['schemaType']!r} is not supported, only AVRO is")
+    for name in ("metadata", "ruleSet"):
+        if body.get(name):
+            raise errors.invalid_schema(f"{name} is not kept here, and nobody would follow it: leave it out")
     text = body.get("schema")
+    if isinstance(text, dict | list):
+        raise errors.invalid_schema("schema must be text: give the schema's JSON as a JSON string")
     if not isinstance(text, str) or not text.strip():
-        raise errors.invalid_schema("the request has no schema text")
+        raise errors.invalid_schema('the request has no schema text: send {"schema": "..."}')
     try:
         references = tuple(
             Reference(name=str(each["name"]), subject=str(each["subject"]), version=int(each["version"]))

@@ -23,6 +23,7 @@ DEFAULT_LEVEL: Final = "BACKWARD"
 ID_MAX: Final = 2**31 - 1
 LATEST: Final = -1
 """What requests call a subject's newest version by, as a number."""
+LATEST_NAMES: Final = ("latest", str(LATEST))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +229,7 @@ class Machine:
     def compatibility(self, subject: str, version: str | None, submitted: Submitted) -> list[str]:
         """Return why a schema may not follow a version (None: those that the level is about); empty when it may."""
         self._checked(submitted)
-        if version is None:
+        if version is None or (version in LATEST_NAMES and not self._catalog.live(subject)):
             return self._refusals(subject, submitted, self._catalog.live(subject))
         return self._incompatibilities(submitted, self._version(subject, version), self.level_of(subject))
 
@@ -339,7 +340,7 @@ def _described(stored: SchemaVersion) -> dict[str, Any]:
 
 
 def _version_number(version: str) -> int:
-    if version in ("latest", str(LATEST)):
+    if version in LATEST_NAMES:
         return LATEST
     if not version.isascii() or not version.isdigit() or len(version) > 10 or not 1 <= int(version) < 2**31:
         raise errors.invalid_version(version)

@@ -14,7 +14,6 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -45,7 +44,7 @@ class Pages:
             for path, page in zip(PATHS, (self._metrics, self._live, self._ready), strict=True)
         ]
 
-    def counting(self, app: Starlette) -> ASGIApp:
+    def counting(self, app: ASGIApp) -> ASGIApp:
         """The application, with each answer of its API counted."""
 
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
