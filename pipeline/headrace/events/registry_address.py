@@ -6,6 +6,7 @@ The settings are those that Confluent's tools have beside Kafka's in one propert
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from headrace.broker.config.keys import ConfigurationError
 PREFIX: Final = "schema.registry."
 USER_KEY: Final = f"{PREFIX}basic.auth.user.info"
 SOURCE_KEY: Final = f"{PREFIX}basic.auth.credentials.source"
+_URL: Final = re.compile(r"https?://[^/?#\s]+", re.IGNORECASE)
 KNOWN: Final = (USER_KEY, SOURCE_KEY)
 
 
@@ -66,7 +68,12 @@ class RegistryAddress:
         return context_of(self.security) if self.security.settings else None
 
     def check(self) -> None:
-        """Read the stores that the settings name; raises ConfigurationError."""
+        """Read the stores that the settings name; raises ConfigurationError, ValueError for what is no URL."""
+        for url in self.shown.split(","):
+            if not _URL.match(url.strip()):
+                raise ValueError(
+                    f"{url.strip()!r} is no URL of a registry; write http[s]://HOST[:PORT][/PATH]"
+                )
         self.context()
 
     def __str__(self) -> str:

@@ -29,6 +29,8 @@ class Registries(click.ParamType[RegistryAddress]):
             address.check()
         except ConfigurationError as error:
             self.fail(f"{CONFIG_OPTION}: {error}", param, ctx)
+        except ValueError as error:
+            self.fail(f"{error}.", param, ctx)
         return address
 
 

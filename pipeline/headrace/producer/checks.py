@@ -60,7 +60,7 @@ def checked_time(time_ms: object) -> int:
     """Return the time as whole milliseconds since 1970; raises EventError for other types and other units."""
     if isinstance(time_ms, bool) or not isinstance(time_ms, Integral):
         raise EventError(
-            f"time_ms is {_shown(time_ms)}: give whole milliseconds since 1970 as an int, "
+            f"time_ms is {shown(time_ms)}: give whole milliseconds since 1970 as an int, "
             "such as time.time_ns() // 1_000_000"
         )
     found = int(time_ms)
@@ -84,7 +84,7 @@ def checked_key(key: object) -> bytes:
     if isinstance(key, bytes):
         return key
     if not isinstance(key, str):
-        raise EventError(f"key is {_shown(key)}: give bytes or text, such as str(key)")
+        raise EventError(f"key is {shown(key)}: give bytes or text, such as str(key)")
     try:
         return key.encode()
     except UnicodeEncodeError as error:
@@ -94,7 +94,7 @@ def checked_key(key: object) -> bytes:
 def checked_text(name: str, value: object) -> str:
     """Return one of the names that every event bears; raises ValueError when it is no text or empty."""
     if not isinstance(value, str) or not value.isprintable() or not value:
-        raise ValueError(f"{name} is {_shown(value)}: give the name as text")
+        raise ValueError(f"{name} is {shown(value)}: give the name as text")
     return value
 
 
@@ -119,7 +119,7 @@ class FieldCheck:
         try:
             shape = (*fields, *map(type, fields.values()))
         except (TypeError, AttributeError) as error:
-            raise EventError(f"fields are {_shown(fields)}: give a dict of names and values") from error
+            raise EventError(f"fields are {shown(fields)}: give a dict of names and values") from error
         if shape not in self._shapes:
             self._check(fields)
             if len(self._shapes) < SHAPES_MAX:
@@ -141,7 +141,7 @@ class FieldCheck:
         for name, value in fields.items():
             takes = self._takes[name]
             if takes is not None and not _is_taken(value, takes):
-                raise _misfit(f"field `{name}` is {_shown(value)}, give {_described(self._types[name])}")
+                raise _misfit(f"field `{name}` is {shown(value)}, give {_described(self._types[name])}")
 
     def _advice(self, name: object) -> str:
         close = difflib.get_close_matches(str(name), self._types, n=1)
@@ -186,5 +186,6 @@ def _misfit(reason: str) -> EventError:
     return EventError(f"the event does not fit its schema: {reason}")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value and its type for a sentence, cut where it is long."""
     return f"{reprlib.repr(value)} ({type(value).__name__})"

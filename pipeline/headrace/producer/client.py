@@ -27,7 +27,14 @@ from headrace.broker.client.settings_file import client_settings
 from headrace.events.avro_schemas import MONITORING_TOPIC, schema_text, subject_of
 from headrace.events.registry_address import RegistryAddress
 from headrace.producer import open_producers
-from headrace.producer.checks import checked_text
+from headrace.producer.arguments import (
+    DELIVERY_KEY,
+    checked_client_config,
+    checked_datacenter,
+    checked_schemas,
+    checked_window,
+)
+from headrace.producer.checks import checked_text, shown
 from headrace.producer.life import Life, ProducerClosedError, Settings
 from headrace.producer.registration import register
 from headrace.producer.spool import folder_of
@@ -37,7 +44,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "acks": "all",
     "enable.idempotence": True,
     "linger.ms": 5,
-    "delivery.timeout.ms": 120_000,
+    DELIVERY_KEY: 120_000,
     "log_level": 3,
 }
 """What the caller's client configuration overrides; names are librdkafka's."""
@@ -78,13 +85,16 @@ class Producer:
         security: Mapping[str, str] | str | os.PathLike[str] | None = None,
         spool: str | os.PathLike[str] | None = None,
     ) -> None:
-        names = {"server": server, "service": service, "datacenter": datacenter}
-        for name, value in names.items():
-            checked_text(name, value)
-        texts = {**schemas, MONITORING_TOPIC: schema_text("monitoring_event")}
+        names = {
+            "server": checked_text("server", server),
+            "service": checked_text("service", service),
+            "datacenter": checked_datacenter(datacenter),
+        }
+        texts = {**checked_schemas(schemas), MONITORING_TOPIC: schema_text("monitoring_event")}
+        window_size_ms = checked_window(window_size_ms)
+        config = checked_client_config(client_config)
         said = client_settings(security)
-        brokers = Bootstrap(bootstrap, ClientSecurity.of(said))
-        registry = RegistryAddress.of(registry_url, said)
+        brokers, registry = _places(bootstrap, registry_url, said)
         encoders = {
             topic: Encoder(
                 text, register(registry, subject_of(topic), text, seconds_max=registry_seconds_max)
@@ -94,7 +104,7 @@ class Producer:
         self._settings = Settings(
             **names,
             window_size_ms=window_size_ms,
-            client_config={**DEFAULTS, **(client_config or {}), **settings_of(brokers)},
+            client_config={**DEFAULTS, **config, **settings_of(brokers)},
             monitoring_encoder=encoders.pop(MONITORING_TOPIC),
             encoders=encoders,
             spool_folder=folder_of(spool),
@@ -199,3 +209,17 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _places(
+    bootstrap: object, registry_url: object, said: Mapping[str, str]
+) -> tuple[Bootstrap, RegistryAddress]:
+    """Return where brokers and registry are; raises ValueError with a sentence where these are no addresses."""
+    for name, value in (("bootstrap", bootstrap), ("registry_url", registry_url)):
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is {shown(value)}: give it as text, several separated by commas")
+    brokers = Bootstrap(str(bootstrap), ClientSecurity.of(said))
+    registry = RegistryAddress.of(str(registry_url), said)
+    brokers.check()
+    registry.check()
+    return brokers, registry

@@ -12,6 +12,7 @@ handler raises in a sender or in close() interrupts no accounting. What stays tr
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -119,6 +120,7 @@ class Life:
         self._author = Author(producer_id, *settings[:3], this_process())
         self._envelope = Envelope(settings.server, settings.service, producer_id)
         self._monitoring_encoder = settings.monitoring_encoder
+        self._client = _opened_client(settings.client_config)
         self._head = settings.head(self._author)
         self._spool_folder = settings.spool_folder
         self._spool = new_spool(settings.spool_folder, self._head)
@@ -126,9 +128,9 @@ class Life:
         self._left_over: Counter[LeftBehind] = Counter()
         """How many accounts of lives that were left behind are not delivered yet."""
         self.streams = settings.streams(producer_id, self._spool.rings if self._spool else {})
-        self._wait_seconds_max = float(settings.client_config["delivery.timeout.ms"]) / 1000
+        # librdkafka's 0 is without end.
+        self._wait_seconds_max = float(settings.client_config["delivery.timeout.ms"]) / 1000 or math.inf
         self._opening_deadline = time.monotonic() + self._wait_seconds_max
-        self._client = KafkaProducer(dict(settings.client_config))
         self._is_reached = False
         """Whether the client has said which cluster it is connected to."""
         self._unpublished: deque[Outgoing] = deque()
@@ -399,6 +401,13 @@ class Life:
         if outgoing.left is None:
             self.monitoring_failures += 1
         _log.error("a monitoring event was not delivered: %s", error.str())
+
+
+def _opened_client(config: Mapping[str, Any]) -> KafkaProducer:
+    try:
+        return KafkaProducer(dict(config))
+    except KafkaException as error:
+        raise ValueError(f"client_config or security: {error.args[0].str()}") from error
 
 
 def _is_before(head: Head, other: Head) -> bool:

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -215,8 +214,8 @@ def replay(
             security=given_properties(click.get_current_context()),
             client_config={"delivery.timeout.ms": 600_000, "linger.ms": 20, **_settings(settings)},
         )
-    except (RegistrationError, KafkaException) as error:
-        raise click.ClickException(_sentence(error)) from error
+    except (RegistrationError, ValueError) as error:
+        raise click.ClickException(f"{str(error).rstrip('.')}.") from error
     begin = time.monotonic()
     with _progress(topic, events, progress_lines) as show:
         replayed, interrupted = _publish(producer, log, topic, events, rate, show)
@@ -342,9 +341,3 @@ def _settings(settings: tuple[str, ...]) -> dict[str, str]:
         if not separator or not key:
             raise click.UsageError(f"--set {setting}: write KEY=VALUE.")
     return {key: value for key, _, value in pairs}
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, KafkaException):
-        return f"the client refused its configuration: {error.args[0].str()}."
-    return f"{error}."

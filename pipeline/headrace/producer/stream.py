@@ -92,7 +92,7 @@ class Encoder:
 
     def __init__(self, schema: str, schema_id: int) -> None:
         parsed = json.loads(schema)
-        _check_header(parsed)
+        check_header(parsed)
         ready: Any = parse_schema(parsed)
         self.schema = ready
         self._prefix = frame_prefix(schema_id)
@@ -253,10 +253,11 @@ def _has_plain_header(schema: Mapping[str, Any]) -> bool:
     return longs == ["long", "long"] and types[1:4] == ["string"] * 3
 
 
-def _check_header(schema: Any) -> None:
+def check_header(schema: Any) -> None:
+    """Raises EventError for a schema without the envelope."""
     fields = schema.get("fields") if isinstance(schema, dict) else None
     first = fields[0] if fields else {}
-    header = first.get("type") if first.get("name") == "header" else None
+    header = first.get("type") if isinstance(first, dict) and first.get("name") == "header" else None
     names = [field.get("name") for field in header.get("fields", [])] if isinstance(header, dict) else []
     if names != _HEADER_FIELDS:
         raise EventError(

@@ -11,6 +11,8 @@ from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.client.tls_contexts import context_of
 from headrace.broker.wire.client.view import Address
 
+PORT_MAX = 65535
+
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
@@ -39,7 +41,7 @@ def parse_bootstrap(bootstrap: str) -> tuple[Address, ...]:
     addresses: list[Address] = []
     for part in bootstrap.split(","):
         host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or not port.isdigit():
+        if not separator or not host or "/" in host or not port.isdecimal() or int(port) > PORT_MAX:
             raise ValueError(f"{part.strip()!r} is no HOST:PORT; name brokers as HOST:PORT[,HOST:PORT]…")
         addresses.append((host.strip("[]"), int(port)))
     return tuple(addresses)
