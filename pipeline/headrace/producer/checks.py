@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import math
 import reprlib
 from collections.abc import Mapping
 from decimal import Decimal
@@ -27,6 +28,8 @@ SHAPES_MAX: Final = 1000
 
 _INT_MIN: Final = -(2**31)
 _INT_MAX: Final = 2**31 - 1
+_FLOAT_END: Final = (2 - 2**-24) * 2.0**127
+"""The first number that is no 32-bit one, rounded."""
 
 _PRIMITIVES: Final[Mapping[str, tuple[type, ...]]] = {
     "null": (type(None),),
@@ -107,6 +110,7 @@ class FieldCheck:
         self._takes = {field["name"]: _taken(field["type"]) for field in fields}
         self._required = [field["name"] for field in fields if "default" not in field]
         self._ints = tuple(name for name, kind in self._types.items() if _is_int(kind))
+        self._floats = tuple(name for name, kind in self._types.items() if _is_float(kind))
         self._shapes: set[tuple[object, ...]] = set()
 
     @property
@@ -128,6 +132,10 @@ class FieldCheck:
             value = fields.get(name)
             if type(value) is int and not _INT_MIN <= value <= _INT_MAX:
                 raise _misfit(f"field `{name}` is {value}, and an int has 32 bits")
+        for name in self._floats:
+            value = fields.get(name)
+            if isinstance(value, int | float) and _FLOAT_END <= abs(value) < math.inf:
+                raise _misfit(f"field `{name}` is {shown(value)}, and a float has 32 bits")
 
     def _check(self, fields: Mapping[str, Any]) -> None:
         if "header" in fields:
@@ -171,6 +179,11 @@ def _is_int(kind: Any) -> bool:
     return "int" in members and not {"long", "float", "double"} & {
         each for each in members if isinstance(each, str)
     }
+
+
+def _is_float(kind: Any) -> bool:
+    members = kind if isinstance(kind, list) else [kind]
+    return "float" in members and "double" not in members
 
 
 def _described(kind: Any) -> str:

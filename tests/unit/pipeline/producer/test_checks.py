@@ -95,6 +95,17 @@ def test_an_int_has_32_bits_also_when_others_of_its_type_were_taken() -> None:
             check({"n": value})
 
 
+@pytest.mark.parametrize("kind", ["float", ["null", "float"]])
+def test_a_float_has_32_bits_where_the_writer_would_make_it_infinite(kind: Any) -> None:
+    check = FieldCheck({"fields": [{}, {"name": "f", "type": kind}]})
+    for value in (1.5, 1, 3.4e38, float("inf"), float("-inf"), float("nan")):
+        check({"f": value})
+    for value in (1e300, -1e39, 10**39):
+        with pytest.raises(EventError, match=r"`f` is .*, and a float has 32 bits"):
+            check({"f": value})
+    FieldCheck({"fields": [{}, {"name": "f", "type": ["float", "double"]}]})({"f": 1e300})
+
+
 def test_each_avro_type_takes_its_python_types() -> None:
     millis = {"type": "long", "logicalType": "timestamp-millis"}
     check = check_of(
