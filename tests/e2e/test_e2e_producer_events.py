@@ -219,6 +219,15 @@ def test_what_is_under_way_when_the_broker_dies_is_unknown(
         producer.send("lost", LINE)
 
 
+def test_brokers_that_are_away_at_the_start_do_not_flood_the_log(
+    registry: RegistryProcess, capfd: pytest.CaptureFixture[str]
+) -> None:
+    producer = new_producer(f"127.0.0.1:{free_port()}", registry.url, "early")
+    time.sleep(2)
+    producer.close(seconds_max=0.5)
+    assert 0 < capfd.readouterr().err.count("Connection refused") <= 20
+
+
 def test_wrong_use_is_refused_in_a_sentence(broker: DevCluster, registry: RegistryProcess) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"topic": "other"}, "was not opened"),

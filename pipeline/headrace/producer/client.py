@@ -45,6 +45,8 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "enable.idempotence": True,
     "linger.ms": 5,
     DELIVERY_KEY: 120_000,
+    # Asking which cluster this is makes a client try again that often, and each try that fails is a line of its log.
+    "reconnect.backoff.ms": 1000,
     "log_level": 3,
 }
 """What the caller's client configuration overrides; names are librdkafka's."""
