@@ -169,6 +169,9 @@ def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(
 ) -> None:
     data = tmp_path / "data"
     first = dev_process(data=data, own_zookeeper=True)
+    other = run_headrace("headrace.broker.dev", "--listen", "127.0.0.1:0", "--data", str(data))
+    assert other.returncode == 1
+    assert other.stderr.endswith(f"runs on {data}: end it, or give another --data.\n")
     produce(first.bootstrap, "kept", [str(i).encode() for i in range(100)])
     settings = {"group.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = confluent_kafka.Consumer({"bootstrap.servers": first.bootstrap, **settings})
@@ -217,6 +220,7 @@ def test_dev_says_which_address_is_taken(dev_cluster: Start) -> None:
     port = dev_cluster().addresses[0][1]
     result = run_headrace("headrace.broker.dev", "--listen", f"127.0.0.1:{port}")
     assert result.returncode == 1
+    assert result.stderr.count("Error") == 1
     assert f"listeners=PLAINTEXT://127.0.0.1:{port}" in result.stderr
     (log,) = re.findall(r"\((/\S+/broker.log)\)", result.stderr)
     assert f"127.0.0.1:{port}" in Path(log).read_text(), "the log that it speaks of is there"
@@ -245,6 +249,7 @@ def test_dev_says_that_its_folder_cannot_be_made(tmp_path: Path) -> None:
         ("log.segment.bytes=ten", ["log.segment.bytes", "ten", "whole number"]),
         ("message.max.bytes=-4", ["message.max.bytes", "-4", "from 0 to"]),
         ("nonsense", ["nonsense", "KEY=VALUE"]),
+        ("num.partitons=4", ["num.partitons is no key", "the nearest is num.partitions."]),
     ],
 )
 def test_dev_refuses_a_bad_setting_before_it_starts_anything(setting: str, words: list[str]) -> None:

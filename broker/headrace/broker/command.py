@@ -12,7 +12,7 @@ import click
 
 from headrace.broker import structured_log
 from headrace.broker.config import foreign
-from headrace.broker.config.broker import BrokerConfig, nearest_known
+from headrace.broker.config.broker import BrokerConfig, unknown_key_sentence
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.properties import parse_properties
 from headrace.broker.config.providers import resolved
@@ -48,11 +48,7 @@ def problem(properties: Mapping[str, str]) -> str | None:
         _check_zookeeper(config)
     except ConfigurationError as error:
         return str(error)
-    if not unknown_keys:
-        return None
-    nearest = nearest_known(unknown_keys[0])
-    advice = f"the nearest is {nearest}" if nearest else "take it out"
-    return f"{unknown_keys[0]} is no key that headrace or Apache Kafka knows: {advice}."
+    return unknown_key_sentence(unknown_keys[0]) if unknown_keys else None
 
 
 def read_properties(path: Path) -> dict[str, str]:

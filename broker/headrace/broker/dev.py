@@ -6,6 +6,8 @@ Every part is a process of its own, just as in production; they die with this on
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import os
 import shutil
 import signal
 import socket
@@ -23,7 +25,7 @@ import click
 
 from headrace.broker import zookeeper_server
 from headrace.broker.client.blocking import BlockingLink
-from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig, unknown_key_sentence
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.wire.api import k03_metadata
@@ -88,7 +90,7 @@ def dev(
         signal.signal(number, _interrupt)
     try:
         with ExitStack() as stack:
-            directory = _made(data) if data else stack.enter_context(_temporary_directory())
+            directory = stack.enter_context(_kept(data) if data else _temporary_directory())
             zookeeper = _answering(zookeeper) if zookeeper else stack.enter_context(_zookeeper(directory))
             addresses = [(host, port + i if port else 0) for i in range(broker_count)]
             brokers = stack.enter_context(_brokers(directory, addresses, zookeeper, properties))
@@ -98,12 +100,26 @@ def dev(
         return
 
 
-def _made(data: Path) -> Path:
+@contextmanager
+def _kept(data: Path) -> Iterator[Path]:
+    """A directory that stays, and is ours alone meanwhile: two ZooKeepers would write to one log."""
     try:
         data.mkdir(parents=True, exist_ok=True)
+        lock = os.open(data, os.O_RDONLY)
     except OSError as error:
         raise click.BadParameter(f"{data} cannot be made: {error.strerror}.", param_hint="--data") from None
-    return data.absolute()
+    try:
+        _lock(lock, data)
+        yield data.absolute()
+    finally:
+        os.close(lock)
+
+
+def _lock(directory: int, data: Path) -> None:
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DevError(f"another `headrace dev` runs on {data}: end it, or give another --data.") from None
 
 
 @contextmanager
@@ -163,9 +179,11 @@ def _settings(settings: Sequence[str], broker_count: int) -> dict[str, str]:
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE.", param_hint="--set")
         properties[key.strip()] = value.strip()
     try:
-        BrokerConfig.from_properties(properties)
+        _, unknown_keys = BrokerConfig.from_properties(properties)
     except ConfigurationError as error:
         raise click.BadParameter(str(error), param_hint="--set") from None
+    if unknown_keys:
+        raise click.BadParameter(unknown_key_sentence(unknown_keys[0]), param_hint="--set")
     return properties
 
 
@@ -243,7 +261,7 @@ class _Brokers:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
-    return f"{lines[-1]} ({log})" if lines else f"see {log}"
+    return f"{lines[-1].removeprefix('Error: ')} ({log})" if lines else f"see {log}"
 
 
 @contextmanager

@@ -206,6 +206,13 @@ def nearest_known(name: str) -> str | None:
     return next(iter(get_close_matches(name, known, n=1)), None)
 
 
+def unknown_key_sentence(key: str) -> str:
+    """What to do about a key that nobody knows."""
+    nearest = nearest_known(key)
+    advice = f"the nearest is {nearest}" if nearest else "take it out"
+    return f"{key} is no key that headrace or Apache Kafka knows: {advice}."
+
+
 def super_users(authorization: sections.Authorization) -> frozenset[str]:
     """Those of `super.users`, as TYPE:NAME each; raises ConfigurationError."""
     text = authorization.super_users
