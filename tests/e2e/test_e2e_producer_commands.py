@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 from commands import headrace
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 from load_helpers import EVENT, EVENT_ID, GARBAGE, create_topic, event, framed, schemas_served
-from processes import DevCluster
+from processes import DevCluster, eventually, free_port
 from registry_process import RegistryProcess
 
 from headrace.events.avro_schemas import schema_text
@@ -97,6 +99,66 @@ def test_keys_are_split_off_and_what_was_not_acknowledged_fails(broker: DevClust
     large = run(broker, "produce", "keyed", stdin=b"x" * 2_000_000 + b"\nsmall\n")
     assert large.returncode == 1
     assert large.stderr.splitlines()[-1].startswith(b"Error: 1 messages were not acknowledged (1: ")
+
+
+def test_a_message_may_be_a_tombstone_with_headers_in_a_partition(broker: DevCluster) -> None:
+    run(broker, "topics", "create", "formed", "--partitions", "2")
+    form = [
+        "--key-separator",
+        ":",
+        "--null",
+        "NULL",
+        "--header",
+        "a=b=c",
+        "--header",
+        "d=",
+        "--partition",
+        "1",
+    ]
+    run(broker, "produce", "formed", *form, stdin=b"k:v\nk:NULL\nNULL:w\n")
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "formed"})
+    consumer.assign([TopicPartition("formed", 1, 0)])
+    messages = consumer.consume(3, timeout=20)
+    consumer.close()
+    assert [(each.key(), each.value()) for each in messages] == [(b"k", b"v"), (b"k", None), (None, b"w")]
+    assert messages[0].headers() == [("a", b"b=c"), ("d", b"")]
+    wrong = run(broker, "produce", "formed", "--header", "a", stdin=b"")
+    assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (2, b"Error: --header a: write NAME=VALUE.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_read_before_an_interruption_is_published_and_told(
+    broker: DevCluster, number: signal.Signals
+) -> None:
+    topic = f"cut-{number.name}"
+    run(broker, "topics", "create", topic)
+    command = [HEADRACE, "produce", topic, "--bootstrap", broker.bootstrap]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin is not None
+    process.stdin.write(b"first\n")
+    process.stdin.flush()
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": topic})
+    end = TopicPartition(topic, 0)
+    eventually(lambda: consumer.get_watermark_offsets(end, timeout=20)[1] == 1, what="the first message")
+    consumer.close()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said.decode()) == (130, f"1 messages acknowledged in {topic}\n")
+
+
+def test_messages_that_no_broker_took_are_told_with_where_to_look() -> None:
+    done = headrace(
+        "produce",
+        "t",
+        "--bootstrap",
+        f"127.0.0.1:{free_port()}",
+        "--set",
+        "delivery.timeout.ms=1000",
+        stdin="x\n",
+    )
+    assert done.returncode == 1
+    assert "Connection refused" in done.stderr
+    assert done.stderr.endswith("check --bootstrap and that a broker runs there.\n")
 
 
 def test_registered_events_are_decoded(broker: DevCluster, tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any, BinaryIO, Final
 
 import click
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.cli.asking import client_settings
+from headrace.cli.asking import client_settings, reason_of
 from headrace.cli.shared import bootstrap_option, json_option, parse_settings
 
 DEFAULTS: Final = {
@@ -20,20 +24,58 @@ DEFAULTS: Final = {
     "delivery.timeout.ms": 30_000,
     "log_level": 0,
 }
+PARTITION_OF_KEY: Final = -1
+"""librdkafka's: any, where there is no key."""
+
+INTERRUPTED: Final = 130
+"""The exit code that shells know of Ctrl-C."""
 
 
 class Deliveries:
-    """Counts what became of the messages."""
+    """Counts what became of the messages; `trouble` is what the client said last of brokers that are away."""
 
     def __init__(self) -> None:
         self.acknowledged = 0
         self.failures: Counter[str] = Counter()
+        self.trouble: KafkaError | None = None
+        self.is_late = False
 
     def __call__(self, error: KafkaError | None, _: Any) -> None:
         if error is None:
             self.acknowledged += 1
         else:
             self.failures[error.str()] += 1
+            self.is_late |= error.code() == KafkaError._MSG_TIMED_OUT
+
+    def note_trouble(self, error: KafkaError) -> None:
+        """For the client, which says so before anything times out."""
+        self.trouble = error
+
+    def sentence(self) -> str:
+        """Why messages failed."""
+        reasons = ", ".join(f"{count}: {reason}" for reason, count in self.failures.items())
+        away = f"; {reason_of(KafkaException(self.trouble))}" if self.is_late and self.trouble else ""
+        return f"{sum(self.failures.values())} messages were not acknowledged ({reasons}){away}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How lines become messages."""
+
+    key_separator: bytes | None
+    null: bytes | None
+    headers: list[tuple[str, bytes]]
+    partition: int
+
+    def message(self, line: bytes) -> dict[str, Any]:
+        """Return key, value, headers and partition of a line's message."""
+        key, value = _split(line, self.key_separator)
+        return {
+            "key": None if key == self.null else key,
+            "value": None if value == self.null else value,
+            "headers": self.headers,
+            "partition": self.partition,
+        }
 
 
 @click.command(epilog="Example: echo hello | headrace produce greetings --bootstrap 127.0.0.1:9092")
@@ -46,6 +88,11 @@ class Deliveries:
     "--key-separator", metavar="TEXT", help="What precedes this text in a line is the message's key."
 )
 @click.option(
+    "--null", metavar="TEXT", help="A key or a value that is just this text is none: a tombstone's value."
+)
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of each message.")
+@click.option("--partition", type=click.IntRange(min=0), help="Partition, by default the key's.")
+@click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Setting of librdkafka, such as acks=1."
 )
 @json_option
@@ -54,16 +101,22 @@ def produce(
     bootstrap: Bootstrap,
     source: BinaryIO,
     key_separator: str | None,
+    null: str | None,
+    headers: tuple[str, ...],
+    partition: int | None,
     settings: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Publish each line as one message; exit 1 when any was not acknowledged."""
-    if key_separator == "":
-        raise click.UsageError("--key-separator must not be empty.")
+    """Publish each line as one message; exit 1 when any was not acknowledged.
+
+    Ctrl-C and SIGTERM end the reading: what was read until then is published and told, with exit code 130.
+    """
+    form = _form(key_separator, null, headers, partition)
     wished = parse_settings(settings)
     weaker: dict[str, Any] = (
         {} if wished.get("acks", "all") in ("all", "-1") else {"enable.idempotence": False}
     )
+    deliveries = Deliveries()
     try:
         producer = Producer(
             {
@@ -72,15 +125,21 @@ def produce(
                 **client_settings(bootstrap),
                 **wished,
                 "bootstrap.servers": bootstrap.servers,
+                "error_cb": deliveries.note_trouble,
             }
         )
     except KafkaException as error:
         raise click.UsageError(f"{error.args[0].str()}.") from error
-    separator = key_separator.encode() if key_separator else None
-    deliveries = Deliveries()
-    for line in source:
-        key, value = _split(line.rstrip(b"\r\n"), separator)
-        _publish(producer, topic, key, value, deliveries)
+    is_interrupted = False
+    _heed(_interrupt)
+    try:
+        for line in source:
+            _publish(producer, topic, form.message(line.rstrip(b"\r\n")), deliveries)
+        _heed(signal.SIG_IGN)
+    except KeyboardInterrupt:
+        is_interrupted = True
+    # It ends by itself, and a signal that a wrapper forwards again must not cut it short.
+    _heed(signal.SIG_IGN)
     producer.flush()
     failed = sum(deliveries.failures.values())
     if as_json:
@@ -88,8 +147,35 @@ def produce(
     else:
         click.echo(f"{deliveries.acknowledged} messages acknowledged in {topic}", err=True)
     if failed:
-        reasons = ", ".join(f"{count}: {reason}" for reason, count in deliveries.failures.items())
-        raise click.ClickException(f"{failed} messages were not acknowledged ({reasons}).")
+        raise click.ClickException(deliveries.sentence())
+    if is_interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _heed(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _form(
+    key_separator: str | None, null: str | None, headers: tuple[str, ...], partition: int | None
+) -> Form:
+    if key_separator == "":
+        raise click.UsageError("--key-separator must not be empty.")
+    pairs = [header.partition("=") for header in headers]
+    for header, (name, equals, _) in zip(headers, pairs, strict=True):
+        if not name or not equals:
+            raise click.UsageError(f"--header {header}: write NAME=VALUE.")
+    return Form(
+        key_separator=key_separator.encode() if key_separator else None,
+        null=None if null is None else null.encode(),
+        headers=[(name, value.encode()) for name, _, value in pairs],
+        partition=PARTITION_OF_KEY if partition is None else partition,
+    )
 
 
 def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
@@ -99,10 +185,10 @@ def _split(line: bytes, separator: bytes | None) -> tuple[bytes | None, bytes]:
     return key, value
 
 
-def _publish(producer: Producer, topic: str, key: bytes | None, value: bytes, deliveries: Deliveries) -> None:
+def _publish(producer: Producer, topic: str, message: dict[str, Any], deliveries: Deliveries) -> None:
     while True:
         try:
-            producer.produce(topic, value=value, key=key, on_delivery=deliveries)
+            producer.produce(topic, **message, on_delivery=deliveries)
         except BufferError:
             # The client's queue is bounded and its messages expire, so this ends.
             producer.poll(0.1)
