@@ -91,6 +91,23 @@ def test_lines_are_published_and_read_back_from_the_beginning_and_by_a_group(bro
     assert (more.returncode, more.stderr) == (1, b"Error: only 0 of 1 messages came.\n")
 
 
+def test_reading_begins_where_it_is_told_to_and_in_one_partition(broker: DevCluster) -> None:
+    run(broker, "topics", "create", "places", "--partitions", "2")
+    for partition, text in (("0", b"a\nb\nc\n"), ("1", b"d\n")):
+        run(broker, "produce", "places", "--partition", partition, stdin=text)
+
+    def read(*options: str) -> list[str]:
+        done = headrace("consume", "places", *options, "--timeout", "1", "--bootstrap", broker.bootstrap)
+        return [*done.stdout.splitlines(), *done.stderr.splitlines()[-1:]]
+
+    assert read("--partition", "0", "--from", "1") == ["b", "c"]
+    assert sorted(read("--from", "2020-01-01")) == ["a", "b", "c", "d"]
+    assert read("--from", "latest") == []
+    assert read("--partition", "7") == ["Error: consume places: it has no partition 7, only 0 to 1."]
+    assert read("--from", "soon")[-1].startswith("Error: --from soon: write earliest, latest, an offset")
+    assert read("--from", "latest", "--group", "g")[-1].endswith("`headrace groups reset` chooses.")
+
+
 def test_keys_are_split_off_and_what_was_not_acknowledged_fails(broker: DevCluster) -> None:
     run(broker, "produce", "keyed", "--key-separator", "=", "--set", "acks=1", stdin=b"k=v=w\nnone\n")
     lines = run(broker, "consume", "keyed", "--max", "2", "--timeout", "20", "--json").stdout.splitlines()

@@ -21,7 +21,8 @@ import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.cli.asking import asked, client_settings, reason_of
+from headrace.cli.asking import admin_client, asked, client_settings, reason_of
+from headrace.cli.group_reset import EARLIEST, ResetPoint, offsets_at, place_of
 from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option
 from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_client import opened_client
@@ -41,6 +42,14 @@ class UndecodableError(Exception):
     """A value is not what the registry's schemas describe; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to begin, and in which partition; None: in all of them."""
+
+    place: ResetPoint
+    partition: int | None
+
+
 @dataclass(slots=True)
 class Progress:
     printed: int = 0
@@ -54,6 +63,13 @@ class Progress:
 @click.argument("topic")
 @bootstrap_option
 @click.option("--group", help="Go on from this group's committed offsets and commit what was printed.")
+@click.option(
+    "--from",
+    "begin",
+    metavar="PLACE",
+    help="Begin at earliest (without it), latest, an offset, or a time such as 2026-11-28T06:00; not with --group.",
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Read this partition alone; not with --group.")
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="Stop after this many messages.")
 @click.option(
     "--timeout",
@@ -71,13 +87,15 @@ def consume(
     topic: str,
     bootstrap: Bootstrap,
     group: str | None,
+    begin: str | None,
+    partition: int | None,
     count_max: int | None,
     timeout: float | None,
     registry: RegistryAddress | None,
     skip_bad: bool,
     as_json: bool,
 ) -> None:
-    """Print messages from the beginning, or from where a group stopped.
+    """Print messages from the beginning, from --from, or from where a group stopped.
 
     Goes on until --max, --timeout, SIGTERM or Ctrl-C. Exit 1 when --max messages did not come before --timeout, and at the
     first record that does not decode (without --skip-bad).
@@ -87,6 +105,7 @@ def consume(
     """
     if skip_bad and not registry:
         raise click.UsageError("--skip-bad is about records that do not decode: it needs --registry.")
+    start = _start(begin, partition, group)
     decode = _avro_decoder(registry, topic) if registry else _text
     consumer = Consumer(_config(bootstrap, group))
     stops: list[int] = []
@@ -94,7 +113,11 @@ def consume(
         signal.signal(number, lambda received, _: stops.append(received))
     done = Progress()
     try:
-        _subscribe(consumer, topic, group, timeout)
+        partitions = _partitions(consumer, topic, timeout)
+        if group:
+            consumer.subscribe([topic])
+        else:
+            consumer.assign(_positions(bootstrap, topic, partitions, start))
         for message in _messages(consumer, topic, timeout, lambda: bool(stops)):
             _print(message, decode, done, as_json=as_json, skip_bad=skip_bad)
             if group:
@@ -125,17 +148,38 @@ def _config(bootstrap: Bootstrap, group: str | None) -> dict[str, Any]:
     }
 
 
-def _subscribe(consumer: Consumer, topic: str, group: str | None, timeout: float | None) -> None:
+def _start(begin: str | None, partition: int | None, group: str | None) -> Start:
+    if group and (begin or partition is not None):
+        raise click.UsageError(
+            "--from and --partition are not for a group, whose place `headrace groups reset` chooses."
+        )
+    try:
+        return Start(place_of(begin or EARLIEST), partition)
+    except ValueError:
+        raise click.UsageError(
+            f"--from {begin}: write earliest, latest, an offset, or a time such as 2026-11-28T06:00."
+        ) from None
+
+
+def _partitions(consumer: Consumer, topic: str, timeout: float | None) -> list[int]:
     seconds = TIMEOUT_SECONDS if timeout is None else min(max(timeout, ANSWER_SECONDS_MIN), TIMEOUT_SECONDS)
     metadata = asked(f"consume {topic}", lambda: consumer.list_topics(topic, timeout=seconds)).topics[topic]
     if metadata.error is not None:
         raise click.ClickException(f"consume {topic}: {reason_of(metadata.error)}.")
-    if group:
-        consumer.subscribe([topic])
-    else:
-        consumer.assign(
-            [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in metadata.partitions]
+    return sorted(metadata.partitions)
+
+
+def _positions(bootstrap: Bootstrap, topic: str, partitions: list[int], start: Start) -> list[TopicPartition]:
+    """Return where to begin in each partition that is wanted; raises ClickException where there is none."""
+    wanted = [each for each in partitions if start.partition in (None, each)]
+    if not wanted:
+        raise click.ClickException(
+            f"consume {topic}: it has no partition {start.partition}, only 0 to {partitions[-1]}."
         )
+    if start.place.end == EARLIEST:
+        return [TopicPartition(topic, each, OFFSET_BEGINNING) for each in wanted]
+    offsets = offsets_at(admin_client(bootstrap), [(topic, each) for each in wanted], start.place)
+    return [TopicPartition(*key, offset) for key, offset in offsets.items()]
 
 
 def _messages(
