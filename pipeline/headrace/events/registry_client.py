@@ -9,6 +9,7 @@ the first request is made. Must not know topics, retries or what a schema says.
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -23,6 +24,11 @@ ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024
 
 MISSING: Final = range(40401, 40500)
 """Codes of a registry's own answers that it has no such subject, version or schema."""
+
+_ADVICE: Final[Mapping[int, str]] = {
+    401: ", it lets in users by name and password: check these",
+    404: ", is this a schema registry?",
+}
 
 Answer = TypeVar("Answer")
 
@@ -93,6 +99,8 @@ class RegistryClient:
             raise StatusError(error.http_status_code, _sentence(error), error.error_code) from error
         except (AttributeError, KeyError, TypeError) as error:
             raise NoAnswerError("the answer has no schema, is this a schema registry?") from error
+        except json.JSONDecodeError as error:
+            raise NoAnswerError("the answer is no JSON, is this a schema registry?") from error
         except Exception as error:  # of several libraries, which have no class in common
             raise NoAnswerError(str(error) or type(error).__name__) from error
 
@@ -148,10 +156,8 @@ def _trusted(address: RegistryAddress) -> str | bool | None:
 def _sentence(error: SchemaRegistryError) -> str:
     """Return what the registry says, where it says something: the client makes a sentence of anything else."""
     is_said = isinstance(error.error_message, str) and error.error_code != error.UNKNOWN
-    if is_said:
-        return error.error_message
-    doubt = ", is this a schema registry?" if error.http_status_code == 404 else ""
-    return f"HTTP status {error.http_status_code}{doubt}"
+    status = error.http_status_code
+    return error.error_message if is_said else f"HTTP status {status}{_ADVICE.get(status, '')}"
 
 
 def _bound(response: Any) -> None:

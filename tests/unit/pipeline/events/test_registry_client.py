@@ -58,6 +58,8 @@ def test_a_registration_carries_the_schema_and_brings_its_id() -> None:
         (403, {"detail": "no message"}, "HTTP status 403"),
         (502, b"<html>Bad Gateway</html>", "HTTP status 502"),
         (400, [], "HTTP status 400"),
+        (401, b"who?", "HTTP status 401, it lets in users by name and password: check these"),
+        (404, b"<html>nothing here</html>", "HTTP status 404, is this a schema registry?"),
     ],
 )
 def test_an_error_is_told_in_the_registrys_words_or_by_its_status(
@@ -75,7 +77,7 @@ def test_an_error_is_told_in_the_registrys_words_or_by_its_status(
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (b"<html>hello</html>", "Expecting value"),
+        (b"<html>hello</html>", "the answer is no JSON, is this a schema registry?"),
         ([1], "is this a schema registry?"),
         (b"", "is this a schema registry?"),
         ({"hello": 1}, "the answer has no id, is this a schema registry?"),
