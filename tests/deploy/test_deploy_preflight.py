@@ -55,6 +55,20 @@ def test_an_inventory_that_cannot_be_read_is_a_failure(deployment: Any) -> None:
 
 
 @pytest.mark.acceptance
+def test_a_file_of_variables_that_cannot_be_read_is_named(deployment: Any) -> None:
+    secret = deployment.inventory / "group_vars" / "offline.yml"
+    secret.write_text("$ANSIBLE_VAULT;1.1;AES256\n61\n", encoding="utf-8")
+    deployment.edit("    broker:\n", "    zookeeper: {}\n    broker:\n")
+    twice = deployment.play("drained.yml")
+    assert twice.returncode == 1
+    assert "Found duplicate mapping key 'zookeeper'" in twice.stderr
+    deployment.edit("    zookeeper: {}\n", "")
+    encrypted = deployment.play("drained.yml")
+    assert encrypted.returncode == 1
+    assert f"{secret} is encrypted with a password, and none was given" in encrypted.stderr
+
+
+@pytest.mark.acceptance
 def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
     (deployment.inventory / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
     for playbook in ("site.yml", "down.yml"):
