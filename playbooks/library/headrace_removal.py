@@ -1,7 +1,8 @@
 #!/usr/bin/python
 """Removes folders that a roll-out made, and the user that ran the services, all in one module run.
 
-Invariants: no folder of the system's own is removed; a user goes only when nothing that it keeps data in stays.
+Invariants: no folder of the system's own is removed; a user goes only when the roll-out made it and nothing that it
+keeps data in stays.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import pwd
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -19,6 +21,7 @@ short_description: Remove what a roll-out left on a machine
 options:
   paths: {description: "Folders and files to remove, with all that is in them.", type: list, elements: path, default: []}
   user: {description: The user that ran the services; it is removed too., type: str}
+  home: {description: "The home that the roll-out gave the user; with another one the user stays.", type: path}
   kept: {description: "Folders of the user's: while one is there, the user stays.", type: list, elements: path, default: []}
 author: The headrace contributors
 """
@@ -28,6 +31,7 @@ EXAMPLES = r"""
   headrace_removal:
     paths: [/etc/headrace, /opt/headrace]
     user: headrace
+    home: /opt/headrace
     kept: [/var/lib/headrace]
 """
 
@@ -75,12 +79,20 @@ def is_there(path: str) -> bool:
     return os.path.lexists(path) and not (os.path.ismount(path) and not os.listdir(path))
 
 
-def has_user(name: str) -> bool:
+def home_of(user: str) -> str | None:
+    """None where there is no such user."""
     try:
-        pwd.getpwnam(name)
+        return pwd.getpwnam(user).pw_dir
     except KeyError:
-        return False
-    return True
+        return None
+
+
+def reason_to_stay(user: str, home: str | None, made_with: str | None, keeping: Sequence[str]) -> str | None:
+    if home != made_with:
+        return f"The user {user} stays, since its home is {home}: this roll-out did not make it."
+    if keeping:
+        return f"The user {user} stays, since {keeping[0]} does, its own: remove that too, and the user goes."
+    return None
 
 
 def remove_user(name: str) -> None:
@@ -95,12 +107,11 @@ def run(module: AnsibleModule) -> list[str]:
         check_path(path)
     found = [path for path in paths if is_there(path)]
     keeping = [path for path in module.params["kept"] if is_there(path) and path not in paths]
-    leaves = bool(user) and has_user(user)
-    if leaves and keeping:
-        module.warn(
-            f"The user {user} stays, since {keeping[0]} does, its own: remove that too, and the user goes."
-        )
-        leaves = False
+    home = home_of(user) if user else None
+    staying = reason_to_stay(user, home, module.params["home"], keeping) if home is not None else None
+    if staying is not None:
+        module.warn(staying)
+    leaves = home is not None and staying is None
     if not module.check_mode:
         for path in found:
             remove(path)
@@ -114,6 +125,7 @@ def main() -> None:
         argument_spec={
             "paths": {"type": "list", "elements": "path", "default": []},
             "user": {"type": "str"},
+            "home": {"type": "path"},
             "kept": {"type": "list", "elements": "path", "default": []},
         },
         supports_check_mode=True,

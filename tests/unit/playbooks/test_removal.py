@@ -11,14 +11,14 @@ import pytest
 from playbooks_kit import load
 
 removal = load("headrace_removal")
-USER = pwd.getpwuid(os.getuid()).pw_name
+USER, HOME = pwd.getpwuid(os.getuid()).pw_name, pwd.getpwuid(os.getuid()).pw_dir
 
 
 class Module:
     """What the module needs of AnsibleModule."""
 
     def __init__(self, check_mode: bool = False, **params: Any) -> None:
-        self.params = {"paths": [], "user": None, "kept": [], **params}
+        self.params = {"paths": [], "user": None, "home": HOME, "kept": [], **params}
         self.check_mode = check_mode
         self.warnings: list[str] = []
 
@@ -68,3 +68,12 @@ def test_the_user_goes_where_no_data_of_its_own_stay(tmp_path: Path, asked: Path
     assert removal.run(Module(user=USER, paths=[str(data)], kept=[str(data)])) == [str(data), f"user {USER}"]
     assert asked.read_text() == f"{USER}\n"
     assert removal.run(Module(user="no-such-user", kept=[])) == []
+
+
+def test_a_user_that_the_roll_out_did_not_make_stays(asked: Path) -> None:
+    module = Module(user=USER, home="/opt/headrace")
+    assert removal.run(module) == []
+    assert module.warnings == [
+        f"The user {USER} stays, since its home is {HOME}: this roll-out did not make it."
+    ]
+    assert not asked.exists()
