@@ -30,10 +30,12 @@ PREREQUISITES: tuple[Check, ...] = (
     tiers.missing_groups,
     options.missing_variables,
     options.wrong_values,
+    settings.addresses,
     tiers.tiers,
 )
 CHECKS: tuple[Check, ...] = (
     settings.folders,
+    settings.users,
     settings.datacenter_names,
     settings.identities,
     settings.identity_ranges,

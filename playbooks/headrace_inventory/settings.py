@@ -3,32 +3,95 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Any
 
 from headrace_inventory.addresses import IDENTITIES, Groups, HostVars, service_hosts
 
+ADDRESSES = ("headrace_address", "headrace_metrics_address")
+HOST_NAME = re.compile(r"\w([\w.-]*\w)?", re.ASCII)
+# What looks like an address is none of a host's names.
+NUMBERS = re.compile(r"[\d.]+")
+USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 FOLDERS = (
     "headrace_root",
     "headrace_bin_dir",
     "headrace_config_dir",
     "headrace_data_dir",
     "headrace_log_dir",
+    "headrace_warehouse",
 )
 # Terraform's rule as well (terraform/pipeline/variables.tf): a prefix of topics, a part of host and file names.
 DATACENTER = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 # What a broker.id may be at most (reserved.broker.max.id) is looked at with its other properties.
+PORT_MAX = 65_535
 IDENTITY_RANGES = {"broker_id": (0, 2**31 - 1), "zookeeper_id": (1, 255)}
 
 
+def addresses(groups: Groups, hostvars: HostVars) -> list[str]:
+    """What no service can listen on, or no other host can reach."""
+    problems: dict[str, None] = {}
+    for host in service_hosts(groups):
+        for name in ADDRESSES:
+            value = hostvars[host].get(name)
+            if value is not None and not is_address(str(value)):
+                problems[
+                    f"Host {host} has the {name} {value!r}: it must be the IPv4 address, or a name, of that host alone, "
+                    "without a port."
+                ] = None
+        bootstrap = hostvars[host].get("headrace_publish_address")
+        if bootstrap is not None and not is_place(str(bootstrap)):
+            problems[
+                f"Datacenter {hostvars[host]['headrace_datacenter']} has the headrace_publish_address {bootstrap!r}: it must be "
+                "HOST:PORT of its load balancer."
+            ] = None
+    return list(problems)
+
+
+def is_address(text: str) -> bool:
+    if NUMBERS.fullmatch(text) is None:
+        return HOST_NAME.fullmatch(text) is not None
+    try:
+        return not ip_address(text).is_unspecified
+    except ValueError:
+        return False
+
+
+def is_place(text: str) -> bool:
+    address, _, port = text.rpartition(":")
+    return is_address(address) and port.isdecimal() and 1 <= int(port) <= PORT_MAX
+
+
 def folders(groups: Groups, hostvars: HostVars) -> list[str]:
-    """Blanks and quotes: neither Ansible's interpreter nor a service manager's command line takes them in a path."""
+    """What neither Ansible's interpreter nor a service manager's command line takes as a path, or finds from everywhere."""
     found = {
-        (name, str(hostvars[host].get(name, ""))): None for host in service_hosts(groups) for name in FOLDERS
+        (name, str(hostvars[host].get(name) or "")): None
+        for host in service_hosts(groups)
+        for name in FOLDERS
     }
     return [
-        f"{name} is {folder!r}: a path with blanks or quotes cannot be rolled out, so use (or move the checkout to) another."
-        for name, folder in found
-        if any(character.isspace() or character in "'\"" for character in folder)
+        f"{name} is {folder!r}: {problem}" for name, folder in found if (problem := folder_problem(folder))
+    ]
+
+
+def folder_problem(folder: str) -> str | None:
+    if any(character.isspace() or character in "'\"" for character in folder):
+        return "a path with blanks or quotes cannot be rolled out, so use (or move the checkout to) another."
+    if folder and not folder.startswith("/") and "://" not in folder:
+        return "it must begin with /, or be the address of an object store, such as s3://BUCKET/FOLDER, for tables."
+    return None
+
+
+def users(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Who may run the services: a user of their own, whom the roll-out makes."""
+    found = {
+        str(user): host for host in service_hosts(groups) if (user := hostvars[host].get("headrace_user"))
+    }
+    return [
+        f"Host {host} has the headrace_user {user!r}: it must be a user of the services' own, with a name of lower-case "
+        "letters, digits, _ and -, and not root."
+        for user, host in found.items()
+        if USER.fullmatch(user) is None or user == "root"
     ]
 
 

@@ -300,6 +300,45 @@ BROKEN = {
         "headrace_data_dir is '/srv/my data': a path with blanks or quotes cannot be rolled out, so use (or move the "
         "checkout to) another.",
     ),
+    "an IPv6 address": (
+        change_variable("east-broker-2", "headrace_address", "fd00::1"),
+        "Host east-broker-2 has the headrace_address 'fd00::1': it must be the IPv4 address, or a name, of that host alone, "
+        "without a port.",
+    ),
+    "an address with its network": (
+        change_variable("off-load-1", "headrace_address", "10.9.1.14/24"),
+        "Host off-load-1 has the headrace_address '10.9.1.14/24': it must be the IPv4 address, or a name, of that host alone, "
+        "without a port.",
+    ),
+    "an address that is a number": (
+        change_variable("off-load-1", "headrace_address", 10.9),
+        "Host off-load-1 has the headrace_address 10.9: it must be the IPv4 address, or a name, of that host alone, without a "
+        "port.",
+    ),
+    "metrics at every address": (
+        change_variable("off-load-1", "headrace_metrics_address", "0.0.0.0"),
+        "Host off-load-1 has the headrace_metrics_address '0.0.0.0': it must be the IPv4 address, or a name, of that host alone, "
+        "without a port.",
+    ),
+    "a load balancer without its port": (
+        change_variable("east-broker-1", "headrace_publish_address", "publish.example.com"),
+        "Datacenter east has the headrace_publish_address 'publish.example.com': it must be HOST:PORT of its load balancer.",
+    ),
+    "a folder somewhere": (
+        change_variable("east-broker-2", "headrace_data_dir", "data"),
+        "headrace_data_dir is 'data': it must begin with /, or be the address of an object store, such as s3://BUCKET/FOLDER, "
+        "for tables.",
+    ),
+    "a store's address with too few slashes": (
+        change_variable("off-load-1", "headrace_warehouse", "s3:/lake"),
+        "headrace_warehouse is 's3:/lake': it must begin with /, or be the address of an object store, such as "
+        "s3://BUCKET/FOLDER, for tables.",
+    ),
+    "services of root's": (
+        change_variable("east-broker-2", "headrace_user", "root"),
+        "Host east-broker-2 has the headrace_user 'root': it must be a user of the services' own, with a name of lower-case "
+        "letters, digits, _ and -, and not root.",
+    ),
     "no live datacenter": (
         empty_group("live"),
         "The inventory has no live datacenter: put at least one datacenter's group under the group live.",
@@ -346,6 +385,14 @@ def test_a_bad_inventory_gets_its_sentence(name: str) -> None:
     change, sentence = BROKEN[name]
     change(inventory)
     assert sentence in inventory_problems(*inventory)
+
+
+@pytest.mark.parametrize("address", ["10.1.1.1", "broker-1.east.example.com", "localhost", "broker_1"])
+def test_an_address_may_be_a_name(address: str) -> None:
+    groups, hostvars = good_inventory()
+    hostvars["east-broker-1"]["headrace_address"] = address
+    hostvars["east-broker-1"]["headrace_publish_address"] = f"{address}:9094"
+    assert inventory_problems(groups, hostvars) == []
 
 
 def test_a_secret_in_the_open_is_quoted_by_no_sentence() -> None:
