@@ -37,6 +37,12 @@ UNSECURED = {
     "headrace_registry_port": 8081,
     "headrace_certificates_from": "/nowhere/certificates",
 }
+# What the kit itself needs in each live datacenter.
+OWN_TOPICS = [
+    {"name": "_schemas", "partitions": 1, "config": {"cleanup.policy": "compact"}},
+    {"name": "headrace.counts", "partitions": 1},
+    {"name": "headrace.monitoring", "partitions": 1},
+]
 
 
 def good_inventory() -> Inventory:
@@ -71,8 +77,8 @@ def good_inventory() -> Inventory:
                 "headrace_address": f"10.{network}.{len(hostvars)}.{number}",
                 "headrace_ports": PORTS,
                 **UNSECURED,
-                "headrace_live_topics": [{"name": "pageviews", "partitions": 2}],
-                "headrace_offline_topics": [{"name": "_schemas", "partitions": 1}],
+                "headrace_live_topics": [{"name": "pageviews", "partitions": 2}, *OWN_TOPICS],
+                "headrace_offline_topics": [OWN_TOPICS[0]],
                 "headrace_loaded_topics": ["pageviews"],
             }
             if identity:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from inventory_kit import Inventory, good_inventory
+from inventory_kit import OWN_TOPICS, Inventory, good_inventory
 from jinja2 import StrictUndefined
 from playbooks_kit import PLAYBOOKS
 
@@ -70,7 +70,7 @@ def change_all(name: str, value: Any) -> Callable[[Inventory], None]:
 
 def live_topic(**topic: Any) -> Callable[[Inventory], None]:
     good = {"name": "pageviews", "partitions": 2}
-    return change_all("headrace_live_topics", [good, {"partitions": 1, **topic}])
+    return change_all("headrace_live_topics", [good, *OWN_TOPICS, {"partitions": 1, **topic}])
 
 
 def forget_machine(inventory: Inventory) -> None:
@@ -146,6 +146,36 @@ BROKEN = {
         "Host off-broker-1 has in headrace_offline_topics the topics 'a.b' and 'a_b', which Kafka refuses beside each other: "
         "rename one.",
     ),
+    "a topic's configuration that no broker takes": (
+        live_topic(name="clicks", config={"cleanup.policy": "compct"}),
+        "Host east-broker-1 has in headrace_live_topics the topic 'clicks' of whose config a broker says: "
+        "cleanup.policy=compct is not allowed: give a comma-separated list, each item one of compact, delete.",
+    ),
+    "a topic's configuration that nobody knows": (
+        live_topic(name="clicks", config={"retention.msec": 1}),
+        "Host east-broker-1 has in headrace_live_topics the topic 'clicks' of whose config a broker says: Unknown topic config "
+        "name: retention.msec.",
+    ),
+    "schemas in several partitions": (
+        change_all("headrace_offline_topics", [{**OWN_TOPICS[0], "partitions": 3}]),
+        "Host off-broker-1 has in headrace_offline_topics the topic '_schemas' with 3 partitions: registries read one alone, so "
+        "it must have 1.",
+    ),
+    "schemas that age": (
+        change_all("headrace_offline_topics", [{"name": "_schemas", "partitions": 1}]),
+        "Host off-broker-1 has in headrace_offline_topics the topic '_schemas' whose schemas would be deleted as they age: its "
+        "config must have cleanup.policy: compact.",
+    ),
+    "no topic of schemas": (
+        change_all("headrace_live_topics", [{"name": "pageviews", "partitions": 2}, *OWN_TOPICS[1:]]),
+        "Host east-broker-1 has in headrace_live_topics no topic '_schemas': add it, since without it nothing that is mirrored "
+        "can be read.",
+    ),
+    "a copy that the mirror makes": (
+        change_all("headrace_offline_topics", [OWN_TOPICS[0], {"name": "east.pageviews", "partitions": 2}]),
+        "Host off-broker-1 has in headrace_offline_topics the topic 'east.pageviews', which is a copy: take it out, since the "
+        "mirror makes it.",
+    ),
     "a topic with more replicas than brokers": (
         live_topic(name="clicks", replication_factor=3),
         "Host east-broker-1 has in headrace_live_topics the topic 'clicks' with the replication_factor 3, and its datacenter "
@@ -164,12 +194,14 @@ BROKEN = {
     "an aggregate of a topic that nobody has": (
         change_variable("off-broker-1", "headrace_aggregate_topics", ["pageviews", "clicks"]),
         "Host off-broker-1 has in headrace_aggregate_topics the topic 'clicks', which is in no live datacenter's "
-        "headrace_live_topics (pageviews): add it there, or take it out here.",
+        "headrace_live_topics (_schemas, headrace.counts, headrace.monitoring, pageviews): add it there, or take it out "
+        "here.",
     ),
     "a loaded topic that nobody has": (
         change_all("headrace_loaded_topics", ["pageview"]),
         "Host off-load-1 has in headrace_loaded_topics the topic 'pageview', which is in no live datacenter's "
-        "headrace_live_topics (pageviews): add it there, or take it out here.",
+        "headrace_live_topics (_schemas, headrace.counts, headrace.monitoring, pageviews): add it there, or take it out "
+        "here.",
     ),
     "more replicas in sync than brokers": (
         change_variable("off-broker-2", "broker_properties", {"min.insync.replicas": 3}),
