@@ -98,16 +98,14 @@ def datacenters_whole(groups: Groups, hostvars: HostVars) -> list[str]:
 
 
 def machines(groups: Groups, hostvars: HostVars) -> list[str]:
-    """Machines that would be passed over: their services start nowhere, or unchecked."""
+    """Machines that would be passed over: their services start nowhere, from nothing, or unchecked."""
     problems = []
     for host in service_hosts(groups):
         machine = machine_of(host, hostvars)
-        needed = ["machine"]
-        if hostvars[host]["headrace_service_manager"] == "supervisor":
-            needed.append("supervisor")
+        own = "supervisor" if hostvars[host]["headrace_service_manager"] == "supervisor" else "release"
         problems += [
             f"Host {host} runs on {machine}, which is not in the group {group}: add it there."
-            for group in needed
+            for group in ("machine", own)
             if machine not in groups.get(group, [])
         ]
     return problems

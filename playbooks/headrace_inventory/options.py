@@ -159,8 +159,8 @@ def elements_problems(name: str, value: Any, option: Mapping[str, Any]) -> Itera
             if key not in each:
                 if inner.get("required"):
                     yield f"in {name} {shortened(each)}: it must have {key}."
-            elif not is_kind(each[key], inner["type"]):
-                yield f"in {name} {shortened(each)}: its {key} must be {KINDS[inner['type']]}."
+            elif not is_kind(each[key], inner["type"]) or each[key] not in inner.get("choices", [each[key]]):
+                yield f"in {name} {shortened(each)}: its {key} must be {allowed_text(inner)}."
         unknown = [str(key) for key in each if key not in option["options"]] if "options" in option else []
         if unknown:
             yield f"in {name} {shortened(each)}: {unknown[0]} is none of {', '.join(option['options'])}."

@@ -37,6 +37,9 @@ PREREQUISITES: tuple[Check, ...] = (
 CHECKS: tuple[Check, ...] = (
     settings.folders,
     settings.users,
+    settings.counts,
+    settings.following_properties,
+    settings.patterns,
     settings.datacenter_names,
     settings.identities,
     settings.identity_ranges,

@@ -25,6 +25,37 @@ FOLDERS = (
 DATACENTER = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 # What a broker.id may be at most (reserved.broker.max.id) is looked at with its other properties.
 PORT_MAX = 65_535
+# What nothing runs with where it is none.
+COUNTS = (
+    "audit_silent_after_seconds",
+    "broker_connections_max",
+    "haproxy_connections_max",
+    "load_tasks",
+    "load_timeout_s",
+    "look_timeout_s",
+    "machine_journal_mb",
+    "release_keep",
+    "support_seconds_max",
+    "zookeeper_connections_max",
+    "zookeeper_heap_mb",
+)
+# Lines of configuration files that follow from what the plays ask as well.
+FOLLOWING = {
+    "broker_properties": {
+        "broker.id": "broker_id",
+        "headrace.metrics.listener": "headrace_metrics_address",
+        "max.connections": "broker_connections_max",
+        "zookeeper.connect": "the hosts of the group zookeeper",
+    },
+    "zookeeper_properties": {
+        "clientPort": "headrace_security",
+        "clientPortAddress": "headrace_address",
+        "dataDir": "headrace_data_dir",
+        "maxCnxns": "zookeeper_connections_max",
+        "secureClientPort": "headrace_security",
+        "secureClientPortAddress": "headrace_address",
+    },
+}
 IDENTITY_RANGES = {"broker_id": (0, 2**31 - 1), "zookeeper_id": (1, 255)}
 
 
@@ -140,3 +171,44 @@ def datacenter_names(groups: Groups, hostvars: HostVars) -> list[str]:
         for name, host in hosts.items()
         if DATACENTER.fullmatch(name) is None
     ]
+
+
+def counts(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Numbers that are none; what is no number at all is told before."""
+    found = {
+        (name, number): host
+        for host in reversed(groups["all"])
+        for name in COUNTS
+        if (number := whole_number(hostvars[host].get(name))) is not None and number < 1
+    }
+    return [
+        f"Host {host} has the {name} {number}: it must be at least 1."
+        for (name, number), host in found.items()
+    ]
+
+
+def following_properties(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Lines in place of those that every service, gate and client goes by."""
+    found = {
+        (variable, key, source): host
+        for variable, following in FOLLOWING.items()
+        for host in reversed(groups["all"])
+        for key, source in following.items()
+        if key in (hostvars[host].get(variable) or {})
+    }
+    return [
+        f"Host {host} has in {variable} the key {key}, which follows from {source}: take it out there, and change that."
+        for (variable, key, source), host in found.items()
+    ]
+
+
+def patterns(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Regular expressions of audit_modes that are none."""
+    found: dict[str, str] = {}
+    for host in groups["audit"]:
+        for each in hostvars[host].get("audit_modes") or []:
+            try:
+                re.compile(each["topics"])
+            except re.error as error:
+                found.setdefault(f"{each['topics']!r}, which is no regular expression: {error}", host)
+    return [f"Host {host} has in audit_modes the topics {problem}." for problem, host in found.items()]

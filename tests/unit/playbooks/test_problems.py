@@ -258,6 +258,33 @@ BROKEN = {
         change_variable("east-broker-1", "headrace_service_manager", "supervisor"),
         "Host east-broker-1 runs on east-broker-1, which is not in the group supervisor: add it there.",
     ),
+    "host that gets no release": (
+        lambda inventory: inventory[0]["release"].remove("east-broker-1"),
+        "Host east-broker-1 runs on east-broker-1, which is not in the group release: add it there.",
+    ),
+    "no heap": (
+        change_all("zookeeper_heap_mb", "0"),
+        "Host east-zookeeper-1 has the zookeeper_heap_mb 0: it must be at least 1.",
+    ),
+    "one number for all brokers": (
+        change_all("broker_properties", {"broker.id": 7}),
+        "Host east-zookeeper-1 has in broker_properties the key broker.id, which follows from broker_id: take it out there, and "
+        "change that.",
+    ),
+    "one folder for all ZooKeepers": (
+        change_variable("east-zookeeper-1", "zookeeper_properties", {"dataDir": "/srv"}),
+        "Host east-zookeeper-1 has in zookeeper_properties the key dataDir, which follows from headrace_data_dir: take it out "
+        "there, and change that.",
+    ),
+    "a mode that no audit has": (
+        change_variable("off-audit-1", "audit_modes", [{"topics": "clicks", "mode": "event"}]),
+        "Host off-audit-1 has in audit_modes {'topics': 'clicks', 'mode': 'event'}: its mode must be events or headers or off.",
+    ),
+    "a mode's topics that are no expression": (
+        change_variable("off-audit-1", "audit_modes", [{"topics": "a(", "mode": "off"}]),
+        "Host off-audit-1 has in audit_modes the topics 'a(', which is no regular expression: missing ), unterminated subpattern "
+        "at position 1.",
+    ),
     "duplicate broker id": (
         change_variable("east-broker-2", "broker_id", 1),
         "east-broker-1 and east-broker-2 in datacenter east have the same broker_id 1: each needs its own.",
