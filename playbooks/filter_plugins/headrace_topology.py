@@ -22,7 +22,7 @@ from headrace_inventory import (
 )
 from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
-from headrace_inventory.problems import inventory_problems, limit_problems
+from headrace_inventory.problems import inventory_problems
 from headrace_inventory.properties import properties_text
 from headrace_inventory.targets import metrics_pages, scrape_targets
 from headrace_views.health import health
@@ -59,7 +59,6 @@ class FilterModule:
             "headrace_health": health,
             "headrace_in_datacenter": addresses.in_datacenter,
             "headrace_inventory_problems": inventory_problems,
-            "headrace_limit_problems": limit_problems,
             "headrace_listeners": addresses.listeners,
             "headrace_looked_at": looks.looked_at,
             "headrace_looks": looks.looks,

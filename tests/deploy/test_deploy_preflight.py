@@ -78,10 +78,11 @@ def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
 
 
 @pytest.mark.acceptance
-def test_a_name_in_the_limit_that_the_inventory_lacks_is_a_failure(deployment: Any) -> None:
-    result = deployment.play("preflight.yml", "--limit", "dc-east-broker-1,dc-east-broker-9")
-    assert result.returncode != 0
-    assert "--limit names dc-east-broker-9, which is neither a host nor a group" in result.stdout
+def test_a_name_in_an_option_that_is_not_there_is_a_failure(deployment: Any) -> None:
+    result = deployment.play("down.yml", "--limit", "dc-east-broker-1,dc-east-broker-9", "--tags", "broker")
+    assert result.returncode == 1
+    assert "--limit names dc-east-broker-9, which is neither a host nor a group" in result.stderr
+    assert "--tags names broker, which is no tag of down.yml: it has none" in result.stderr
 
 
 # A roll-out does before it begins.
