@@ -1,4 +1,4 @@
-"""A file of the inventory that cannot be read is named, with what to do, and ends the run before its first play."""
+"""Variables of the inventory that nobody would read are named, with what to do, and end the run before its first play."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import VaultLib, VaultSecret
 
-PLUGIN = Path(__file__).resolve().parents[3] / "playbooks" / "callback_plugins" / "headrace_unreadable.py"
-specification = importlib.util.spec_from_file_location("headrace_unreadable", PLUGIN)
+PLUGIN = Path(__file__).resolve().parents[3] / "playbooks" / "callback_plugins" / "headrace_variables.py"
+specification = importlib.util.spec_from_file_location("headrace_variables", PLUGIN)
 assert specification is not None
 assert specification.loader is not None
 plugin: Any = importlib.util.module_from_spec(specification)
@@ -28,13 +28,17 @@ def told(
     monkeypatch: pytest.MonkeyPatch,
     password: bytes | None = None,
     source: str = "",
+    variables: dict[str, Any] | None = None,
     good: bool = False,
 ) -> list[str]:
-    """What is said of an inventory with the group `live` and the host `east-1`; unless it is good, the run ends."""
+    """What is said of an inventory with the group `live`, which has `variables`; unless it is good, the run ends."""
     loader = DataLoader()
     loader.set_vault_secrets([("default", VaultSecret(password))] if password else [])
+    live = SimpleNamespace(vars=variables or {})
     inventory = SimpleNamespace(
-        groups={"all": None, "live": None}, hosts={"east-1": None}, _sources=[str(folder / source)]
+        groups={"all": SimpleNamespace(vars={}), "live": live},
+        hosts={"east-1": None},
+        _sources=[str(folder / source)],
     )
     manager = SimpleNamespace(_inventory=inventory, _loader=loader)
     callback = plugin.CallbackModule()
@@ -78,4 +82,22 @@ def test_what_ansible_reads_for_nobody_or_finds_empty_is_passed_over(
 ) -> None:
     write(tmp_path / "group_vars" / "gone.yml", "a: 1\n b: 2\n")
     write(tmp_path / "group_vars" / "all.yml", "# nothing yet\n")
+    assert told(tmp_path, monkeypatch, good=True) == []
+
+
+def test_what_follows_from_the_inventory_is_not_set_in_vain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "group_vars" / "all.yml", "headrace_ports: {broker: 19092}\nheadrace_user: kit\n")
+    reason = "which follows from the rest of the inventory and is not read there: take it out."
+    assert told(tmp_path, monkeypatch, variables={"headrace_tier": "live"}) == [
+        f"{path} sets headrace_ports, {reason}",
+        f"The group live sets headrace_tier, {reason}",
+    ]
+
+
+def test_what_is_set_where_it_counts_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible takes these before the plays' own."""
+    write(tmp_path / "group_vars" / "live.yml", "headrace_service_prefix: archive-\n")
+    write(tmp_path / "host_vars" / "east-1.yml", "headrace_service_prefix: archive-\n")
     assert told(tmp_path, monkeypatch, good=True) == []
