@@ -141,29 +141,32 @@ def wrong_values(groups: Groups, hostvars: HostVars) -> list[str]:
 
 def value_problem(name: str, value: Any, option: Mapping[str, Any]) -> str | None:
     if value is None:
-        return None
-    allowed = allowed_text(option)
+        return f"an empty {name}: give it a value, or take it out."
     if is_kind(value, option["type"]) and value in option.get("choices", [value]):
         return next(elements_problems(name, value, option), None)
-    shown = "" if option.get("no_log") else f" {shortened(value)}"
-    return f"the {name}{shown}: it must be {allowed}."
+    return f"the {name}{shown(value, option)}: it must be {allowed_text(option)}."
 
 
 def elements_problems(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the entries of a list, and with what is said in each."""
-    for each in value if option["type"] == "list" and "elements" in option else ():
+    for number, each in enumerate(value if option["type"] == "list" and "elements" in option else (), 1):
+        entry = f"in {name} entry {number}{shown(each, option)}"
         if not is_kind(each, option["elements"]):
-            yield f"in {name} {shortened(each)}: each entry must be {KINDS[option['elements']]}."
-            continue
-        for key, inner in option.get("options", {}).items():
-            if key not in each:
-                if inner.get("required"):
-                    yield f"in {name} {shortened(each)}: it must have {key}."
-            elif not is_kind(each[key], inner["type"]) or each[key] not in inner.get("choices", [each[key]]):
-                yield f"in {name} {shortened(each)}: its {key} must be {allowed_text(inner)}."
-        unknown = [str(key) for key in each if key not in option["options"]] if "options" in option else []
-        if unknown:
-            yield f"in {name} {shortened(each)}: {unknown[0]} is none of {', '.join(option['options'])}."
+            yield f"{entry}: it must be {KINDS[option['elements']]}."
+        elif "options" in option:
+            yield from (f"{entry}: {problem}" for problem in entry_problems(each, option["options"]))
+
+
+def entry_problems(entry: Mapping[str, Any], options: Mapping[str, Any]) -> Iterator[str]:
+    for key, inner in options.items():
+        if key not in entry:
+            if inner.get("required"):
+                yield f"it must have {key}."
+        elif not is_kind(entry[key], inner["type"]) or entry[key] not in inner.get("choices", [entry[key]]):
+            yield f"its {key} must be {allowed_text(inner)}."
+    unknown = [str(key) for key in entry if key not in options]
+    if unknown:
+        yield f"{unknown[0]} is none of {', '.join(options)}."
 
 
 def is_kind(value: Any, kind: str) -> bool:
@@ -190,9 +193,12 @@ def allowed_text(option: Mapping[str, Any]) -> str:
     return " or ".join(option["choices"]) if "choices" in option else KINDS[option["type"]]
 
 
-def shortened(value: Any) -> str:
+def shown(value: Any, option: Mapping[str, Any]) -> str:
+    """The value after a blank, unless nobody may see it."""
+    if option.get("no_log"):
+        return ""
     text = repr(value)
-    return text if len(text) <= VALUE_LENGTH_MAX else f"{text[:VALUE_LENGTH_MAX]}…"
+    return " " + (text if len(text) <= VALUE_LENGTH_MAX else f"{text[:VALUE_LENGTH_MAX]}…")
 
 
 def on(hosts: Iterable[str]) -> str:

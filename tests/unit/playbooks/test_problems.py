@@ -278,7 +278,8 @@ BROKEN = {
     ),
     "a mode that no audit has": (
         change_variable("off-audit-1", "audit_modes", [{"topics": "clicks", "mode": "event"}]),
-        "Host off-audit-1 has in audit_modes {'topics': 'clicks', 'mode': 'event'}: its mode must be events or headers or off.",
+        "Host off-audit-1 has in audit_modes entry 1 {'topics': 'clicks', 'mode': 'event'}: its mode must be events "
+        "or headers or off.",
     ),
     "a mode's topics that are no expression": (
         change_variable("off-audit-1", "audit_modes", [{"topics": "a(", "mode": "off"}]),
@@ -325,21 +326,33 @@ BROKEN = {
         change_variable("off-load-1", "headrace_catalog_secret", "canary"),
         "Host off-load-1 has the headrace_catalog_secret: it must be a dictionary.",
     ),
+    "an empty dictionary": (
+        change_variable("east-broker-1", "broker_properties", None),
+        "Host east-broker-1 has an empty broker_properties: give it a value, or take it out.",
+    ),
+    "a log-in without a username": (
+        change_variable("east-broker-1", "headrace_logins_secret", [{"user": "kit", "password": "canary"}]),
+        "Host east-broker-1 has in headrace_logins_secret entry 1: it must have username.",
+    ),
+    "a log-in that is a text": (
+        change_variable("off-registry-1", "registry_users_secret", ["canary"]),
+        "Host off-registry-1 has in registry_users_secret entry 1: it must be a dictionary.",
+    ),
     "a topic without a name": (
         change_variable("east-broker-1", "headrace_live_topics", [{"partitions": 2}]),
-        "Host east-broker-1 has in headrace_live_topics {'partitions': 2}: it must have name.",
+        "Host east-broker-1 has in headrace_live_topics entry 1 {'partitions': 2}: it must have name.",
     ),
     "a topic with partitions in words": (
         change_variable("east-broker-1", "headrace_live_topics", [{"name": "a", "partitions": "two"}]),
-        "Host east-broker-1 has in headrace_live_topics {'name': 'a', 'partitions': 'two'}: its partitions must be a whole "
-        "number.",
+        "Host east-broker-1 has in headrace_live_topics entry 1 {'name': 'a', 'partitions': 'two'}: its partitions must be a "
+        "whole number.",
     ),
     "a topic with what no topic has": (
         change_variable(
             "east-broker-1", "headrace_live_topics", [{"name": "a", "partitions": 2, "parts": 1}]
         ),
-        "Host east-broker-1 has in headrace_live_topics {'name': 'a', 'partitions': 2, 'parts': 1}: parts is none of name, "
-        "partitions, replication_factor, config.",
+        "Host east-broker-1 has in headrace_live_topics entry 1 {'name': 'a', 'partitions': 2, 'parts': 1}: parts is none of "
+        "name, partitions, replication_factor, config.",
     ),
     "shared address": (
         change_variable("east-broker-2", "headrace_address", "10.1.1.1"),
@@ -458,7 +471,7 @@ def test_a_secret_in_the_open_is_quoted_by_no_sentence() -> None:
     for change, sentence in BROKEN.values():
         inventory = good_inventory()
         change(inventory)
-        if "may read there" in sentence:
+        if "may read there" in sentence or "_secret" in sentence:
             assert "canary" not in "".join(inventory_problems(*inventory))
 
 
