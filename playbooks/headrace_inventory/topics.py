@@ -86,8 +86,13 @@ def replicas_problem(factor: Any, brokers: int) -> str | None:
 
 
 def loaded_topics(groups: Groups, hostvars: HostVars) -> list[str]:
-    """Loaded topics that no live datacenter has: their tables would stay empty and nobody would be told."""
-    return live_nowhere("headrace_loaded_topics", groups["load"], groups, hostvars)
+    """Loaded topics that no live datacenter has: their tables would stay empty and nobody would be told; and none at all."""
+    readers = dict.fromkeys([*groups["load"], *groups["audit"]])
+    idle = [host for host in readers if not hostvars[host]["headrace_loaded_topics"]]
+    return [
+        f"Host {host} has no topic in headrace_loaded_topics: name one of headrace_live_topics at least."
+        for host in idle
+    ] + live_nowhere("headrace_loaded_topics", groups["load"], groups, hostvars)
 
 
 def live_nowhere(variable: str, hosts: Iterable[str], groups: Groups, hostvars: HostVars) -> list[str]:

@@ -203,6 +203,10 @@ BROKEN = {
         "headrace_live_topics (_schemas, headrace.counts, headrace.monitoring, pageviews): add it there, or take it out "
         "here.",
     ),
+    "nothing to load": (
+        change_variable("off-load-1", "headrace_loaded_topics", []),
+        "Host off-load-1 has no topic in headrace_loaded_topics: name one of headrace_live_topics at least.",
+    ),
     "more replicas in sync than brokers": (
         change_variable("off-broker-2", "broker_properties", {"min.insync.replicas": 3}),
         "broker_properties of datacenter off say min.insync.replicas 3, and it has 2 brokers: say less, or leave it out.",

@@ -113,7 +113,7 @@ def test_each_load_has_topics_or_a_warehouse_of_its_own() -> None:
     )
     assert loaded_by(headrace_warehouse="s3://lake/archive") == []
     assert loaded_by(headrace_catalog_properties={"type": "glue"}) == []
-    assert loaded_by(headrace_loaded_topics=[]) == []
+    assert loaded_by(headrace_loaded_topics=["headrace.monitoring"]) == []
 
 
 def test_two_loads_on_one_machine_need_names() -> None:
