@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
 from pathlib import Path
 
 from invoke import Context, task
@@ -25,8 +26,14 @@ def play(context: Context, inventory: str, playbook: str, *arguments: str) -> No
         raise SystemExit(1)
 
 
+def answers(path: Path) -> bool:
+    """Whether somebody listens at a socket; one that was killed, as by a boot, leaves its file."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        return connection.connect_ex(str(path)) == 0
+
+
 def supervisorctl(context: Context, arguments: str) -> None:
-    if not (SUPERVISOR.parents[1] / "supervisor.sock").exists():
+    if not answers(SUPERVISOR.parents[1] / "supervisor.sock"):
         raise SystemExit("No pipeline runs here: roll one out with `ansible-playbook playbooks/site.yml`.")
     # Supervisor's own exit code 3 only says that some service is stopped.
     result = context.run(f"{PROGRAMS}/supervisorctl -c {SUPERVISOR} {arguments}", warn=True)

@@ -91,7 +91,7 @@ def health_problems(
             continue
         drained = {mark["host"] for mark in look.get("drained", [])}
         problems += [
-            f"{each['name']} on {each['host']} is not well: {each['complaint']}."
+            f"{each['name']} on {each['host']} is not well: {each['complaint'].rstrip('.')}."
             for each in look["services"]
             if each["complaint"] is not None and each["host"] not in drained
         ]

@@ -91,6 +91,11 @@ class Supervisor:
             if fault.faultCode == FAULT_BAD_NAME:
                 return None
             raise ManagerError(f"supervisor says of {self.name}: {fault.faultString}.") from fault
+        except ConnectionRefusedError as error:
+            raise ManagerError(
+                f"supervisor does not run, though {self.socket} is there, as after a boot or where it was killed: start it with "
+                "playbooks/site.yml."
+            ) from error
         except OSError as error:
             raise ManagerError(f"supervisor does not answer at {self.socket}: {error}.") from error
 

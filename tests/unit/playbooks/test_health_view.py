@@ -73,7 +73,7 @@ def test_all_is_well() -> None:
     ("found", "sentence"),
     [
         (
-            {"e_2": look("e-2", state="stopped", complaint="stopped")},
+            {"e_2": look("e-2", state="stopped", complaint="stopped.")},
             "headrace-broker-2 on e-2 is not well: stopped.",
         ),
         ({"e_2": {"unanswered": "Host e-2 does not answer."}}, "Host e-2 does not answer."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,16 @@ def test_services_of_a_drained_host_are_only_ever_stopped(tmp_path: Path) -> Non
     for state in service.STATES:
         found = service.mark_against({**arguments, "state": state})
         assert (found is None) == (state in ("stopped", "absent")), state
+
+
+def test_a_supervisor_that_a_boot_ended_is_told_from_none(tmp_path: Path) -> None:
+    path = str(tmp_path / "supervisor.sock")
+    assert managers.Supervisor("broker", path).state() == "missing"
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.bind(path)
+    with pytest.raises(managers.ManagerError) as error:
+        managers.Supervisor("broker", path).state()
+    assert str(error.value) == (
+        f"supervisor does not run, though {path} is there, as after a boot or where it was killed: start it with "
+        "playbooks/site.yml."
+    )
