@@ -1,6 +1,7 @@
-"""Ends a run before its first play where --limit, --tags or --skip-tags name what is not there: Ansible goes on with the rest.
+"""Ends a run before its first play where --limit, --tags, --skip-tags or -e name what is not there: Ansible passes that over.
 
-What a play would have done to a host, or with a tag, whose name is a slip is told rather than passed over as if it were done.
+What a play would have done to a host, or with a tag or variable, whose name is a slip is told rather than passed over as if it
+were done.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ansible.plugins.callback import CallbackBase
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+from headrace_inventory.names import unknown_arguments
 from headrace_inventory.problems import limit_problems
 
 DOCUMENTATION = r"""
@@ -24,7 +26,8 @@ name: headrace_options
 type: notification
 short_description: Refuses names in a run's options that are not there
 description:
-  - Ends a run with 1 before its first play where --limit names no host or group, or --tags no tag of the playbook.
+  - Ends a run with 1 before its first play where --limit names no host or group, --tags no tag of the playbook, or -e nothing
+    that the kit reads.
 author: The headrace contributors
 """
 
@@ -75,7 +78,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         playbook, self._playbook = self._playbook, None
         if playbook is None:
             return
-        problems = [*_wrong_limit(play.get_variable_manager()._inventory), *_wrong_tags(playbook)]
+        manager = play.get_variable_manager()
+        problems = (
+            _wrong_limit(manager._inventory) + _wrong_tags(playbook) + unknown_arguments(manager.extra_vars)
+        )
         for problem in problems:
             self._display.error(problem, wrap_text=False)
         if problems:

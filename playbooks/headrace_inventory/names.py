@@ -13,6 +13,7 @@ import yaml
 from headrace_inventory.addresses import SERVICE_GROUPS, Groups, HostVars
 
 PLAYBOOKS = Path(__file__).resolve().parents[1]
+INVENTORY_SPECS = PLAYBOOKS / "headrace_inventory" / "argument_specs.yml"
 KIT_GROUPS = ("live", "offline", *SERVICE_GROUPS, "machine", "release", "supervisor")
 # A group's name that differs from one of the kit's by so little is taken for a slip: haproxies and brokr are, online is not.
 LIKENESS_MIN = 0.75
@@ -23,25 +24,40 @@ NEAREST_LIKENESS_MIN = 0.5
 
 def unknown_variables(groups: Groups, hostvars: HostVars) -> list[str]:
     """One sentence for each variable with a prefix of the kit's that nothing reads, however many hosts have it."""
-    known = known_variables()
-    prefixes = (*(f"{role.name}_" for role in (PLAYBOOKS / "roles").iterdir()), "headrace_")
     found: dict[str, list[str]] = {}
     for host in groups["all"]:
-        for name in hostvars[host]:
-            if name.startswith(prefixes) and name not in known:
-                found.setdefault(name, []).append(host)
+        for name in unread(hostvars[host], prefixes()):
+            found.setdefault(name, []).append(host)
     return [
-        f"Host {hosts[0]}{and_others(hosts)} has the variable {name}, which nothing of the kit reads: {advice(name, known)}."
+        f"Host {hosts[0]}{and_others(hosts)} has the variable {name}, which nothing of the kit reads: {advice(name)}."
         for name, hosts in found.items()
     ]
+
+
+def unknown_arguments(given: Iterable[str]) -> list[str]:
+    """One sentence for each variable of `-e` that nothing reads; also of those that a single play is told."""
+    own = tuple(f"{name.split('_')[0]}_" for name in stated(INVENTORY_SPECS))
+    return [
+        f"-e sets {name}, which nothing of the kit reads: {advice(name)}."
+        for name in unread(given, (*prefixes(), *own))
+    ]
+
+
+def unread(given: Iterable[str], prefixes: tuple[str, ...]) -> list[str]:
+    return [name for name in given if name.startswith(prefixes) and name not in known_variables()]
+
+
+@cache
+def prefixes() -> tuple[str, ...]:
+    return (*(f"{role.name}_" for role in (PLAYBOOKS / "roles").iterdir()), "headrace_")
 
 
 def and_others(hosts: list[str]) -> str:
     return f" (with {len(hosts) - 1} others)" if len(hosts) > 1 else ""
 
 
-def advice(name: str, known: Iterable[str]) -> str:
-    nearest = get_close_matches(name, known, n=1, cutoff=NEAREST_LIKENESS_MIN)
+def advice(name: str) -> str:
+    nearest = get_close_matches(name, known_variables(), n=1, cutoff=NEAREST_LIKENESS_MIN)
     return f"the nearest name that is read is {nearest[0]}" if nearest else "take it out or rename it"
 
 
@@ -49,16 +65,17 @@ def advice(name: str, known: Iterable[str]) -> str:
 def known_variables() -> frozenset[str]:
     """The variables that roles and plays state or set."""
     names: set[str] = set()
-    for file in [
-        PLAYBOOKS / "headrace_inventory" / "argument_specs.yml",
-        *PLAYBOOKS.glob("roles/*/meta/argument_specs.yml"),
-    ]:
-        for spec in _yaml(file)["argument_specs"].values():
-            names |= set(spec.get("options", {}))
+    for file in [INVENTORY_SPECS, *PLAYBOOKS.glob("roles/*/meta/argument_specs.yml")]:
+        names |= stated(file)
     for pattern in ("roles/*/defaults/*.yml", "roles/*/vars/*.yml", "group_vars/*.yml"):
         for file in PLAYBOOKS.glob(pattern):
             names |= set(_yaml(file) or {})
     return frozenset(names)
+
+
+def stated(file: Path) -> set[str]:
+    """The options of all specs of a file."""
+    return {name for spec in _yaml(file)["argument_specs"].values() for name in spec.get("options", {})}
 
 
 def _yaml(file: Path) -> Any:

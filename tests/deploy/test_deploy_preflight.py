@@ -21,13 +21,12 @@ PROGRAMS = Path(sys.executable).parent
 
 
 def test_preflight_tells_at_once_all_that_is_wrong_with_an_inventory(deployment: Any) -> None:
-    deployment.edit("broker_id: 2", "broker_id: 1")
+    deployment.edit("broker_id: 2", "broker_id: 1, headrace_loaded_topic: [pageviews]")
     deployment.edit(
         "    zookeeper:\n      hosts:\n",
         "    brokers: {hosts: {dc-east-broker-1: }}\n    zookeeper:\n      hosts:\n",
     )
     wrong = {
-        "headrace_loaded_topic": ["pageviews"],
         "headrace_live_topics": [{"name": "page views", "partitions": 0}],
     }
     result = deployment.play("preflight.yml", "-e", json.dumps(wrong))

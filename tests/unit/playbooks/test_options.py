@@ -54,6 +54,7 @@ def play(tmp_path: Path) -> Any:
     loader = DataLoader()
     inventory = InventoryManager(loader=loader, sources=[str(tmp_path / "hosts.yml")])
     variables = VariableManager(loader=loader, inventory=inventory)
+    variables._extra_vars = {"support_dir": "/srv", "gate_timeout_s": 5, "mine": 1}
     playbook = Playbook.load(str(tmp_path / "mine.yml"), variable_manager=variables, loader=loader)
     return playbook, SimpleNamespace(get_variable_manager=lambda: variables)
 
@@ -79,6 +80,17 @@ def test_a_name_that_is_not_there_is_told_of_each_option(play: Any, monkeypatch:
         "--limit names east-2, which is neither a host nor a group of the inventory.",
         f"--tags names brokers, which is no tag of mine.yml: {has}",
         f"--skip-tags names look, which is no tag of mine.yml: {has}",
+    ]
+
+
+def test_a_variable_that_nothing_reads_is_told_with_the_nearest(
+    play: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play[1].get_variable_manager()._extra_vars = {"headrace_remove_dat": True, "support_sinse": "-1h"}
+    options = {"subset": None, "tags": ("all",), "skip_tags": ()}
+    assert told(play, options, monkeypatch) == [
+        "-e sets headrace_remove_dat, which nothing of the kit reads: the nearest name that is read is headrace_remove_data.",
+        "-e sets support_sinse, which nothing of the kit reads: the nearest name that is read is support_since.",
     ]
 
 
