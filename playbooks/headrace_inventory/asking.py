@@ -31,6 +31,8 @@ NO_CONTAINER = re.compile(
     r"No such container[^\n]*|container \S+ is (?:not running|paused|restarting)[^\n]*|Cannot connect to the Docker daemon[^\n]*",
     re.IGNORECASE,
 )
+# What Ansible says where its modules' Python is not there.
+NO_PYTHON = re.compile(r"The module interpreter '([^']+)' was not found")
 REASON_LENGTH_MAX = 300
 
 
@@ -58,6 +60,11 @@ def answered(
     silent = result.get("failed") and not result.get("module_stdout")
     if silent and NO_CONTAINER.search(str(result.get("module_stderr") or "")):
         return unanswered(str(result["module_stderr"]), variables)
+    lacks = NO_PYTHON.match(str(result.get("msg")))
+    if lacks:
+        host = variables.get("inventory_hostname", "")
+        advice = "install it there, or name another in ansible_python_interpreter"
+        return result | {"msg": f"Host {host} has no Python in {lacks[1]}: {advice}."}
     return result
 
 

@@ -50,3 +50,11 @@ def test_where_a_task_is_delegated_the_sentence_names_whom_it_asks() -> None:
     assert result["msg"] == "Host audit-1 does not answer (ssh to 10.0.0.9: timed out)."
     assert result["headrace_unanswered_host"] == "audit-1"
     assert answered(ask, variables)["headrace_unanswered_host"] == "b-1"
+
+
+def test_a_host_without_python_is_told_what_it_lacks() -> None:
+    variables = {"inventory_hostname": "zk-1"}
+    result = {"failed": True, "rc": 127, "msg": "The module interpreter '/usr/bin/python3' was not found."}
+    assert answered(lambda: result, variables)["msg"] == (
+        "Host zk-1 has no Python in /usr/bin/python3: install it there, or name another in ansible_python_interpreter."
+    )
