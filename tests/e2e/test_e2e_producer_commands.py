@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,15 @@ def test_what_was_read_before_an_interruption_is_published_and_told(
     process.send_signal(number)
     _, said = process.communicate(timeout=30)
     assert (process.returncode, said.decode()) == (130, f"1 messages acknowledged in {topic}\n")
+
+
+def test_a_topic_that_is_not_there_and_is_not_created_is_told(dev_cluster: Callable[..., DevCluster]) -> None:
+    cluster = dev_cluster(set={"auto.create.topics.enable": "false"})
+    done = headrace("produce", "missing", "--bootstrap", cluster.bootstrap, stdin="x\n")
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "Error: 1 messages were not acknowledged (1: Broker: Unknown topic or partition).\n"
+    )
 
 
 def test_messages_that_no_broker_took_are_told_with_where_to_look() -> None:

@@ -22,6 +22,8 @@ DEFAULTS: Final = {
     "enable.idempotence": True,
     "linger.ms": 5,
     "delivery.timeout.ms": 30_000,
+    # So long a topic may take to be created; by default as long as a delivery, which then only times out.
+    "topic.metadata.propagation.max.ms": 5000,
     "log_level": 0,
 }
 PARTITION_OF_KEY: Final = -1

@@ -87,9 +87,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def new_life(producer: str = "p", folder: Path | None = None) -> Life:
+def new_life(producer: str = "p", folder: Path | None = None, *, delivery_ms: int = 120_000) -> Life:
     encoder = Encoder(schema_text("rejected_line"), 1)
-    config = {"delivery.timeout.ms": 120_000}
+    config = {"delivery.timeout.ms": delivery_ms}
     monitoring = Encoder(schema_text("monitoring_event"), 2)
     return Life(producer, Settings("s", "v", "d", 1000, config, {"t": encoder}, monitoring, folder))
 
@@ -124,6 +124,18 @@ def test_no_event_leaves_before_the_opening_heartbeat_was_acknowledged(clock: Cl
     assert stream.counts.failed == 2
     assert "opening heartbeat" in next(iter(stream.counts.reasons))
     life._on_monitoring_delivery(Outgoing(life._author, "t", stream.opened(0)), None, None)
+    life.send("t", LINE, None, None)
+    assert len(life._client) == 1
+
+
+def test_a_delivery_time_out_of_0_is_without_end(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    life = new_life(delivery_ms=0)
+
+    def sleep(_: float) -> None:
+        clock.now += 1
+        life.streams["t"].is_announced = clock.now > 5000
+
+    monkeypatch.setattr(clock, "sleep", sleep)
     life.send("t", LINE, None, None)
     assert len(life._client) == 1
 
