@@ -279,7 +279,11 @@ def test_a_promoted_copy_is_written_by_clients_and_left_alone_by_the_mirror(
     east.publish("witness", 10)
     copied(east, offline, "witness")
     assert offline.end_offset("dc-east.failing", 0) == end
-    assert "dc-east.failing" not in _mirror("status", "--bootstrap", offline.bootstrap).stdout
+    told = _status(offline)
+    assert [row["topic"] for row in told["partitions"] if row["topic"] == "dc-east.failing"] == []
+    assert [row for row in told["promoted"] if row["topic"] == "dc-east.failing"] == [
+        {"topic": "dc-east.failing", "source": "dc-east", "cluster": east.admin.list_topics().cluster_id}
+    ]
     former = _mirror("verify", "dc-east.failing", "--bootstrap", offline.bootstrap)
     assert (former.returncode, "dc-east.failing was promoted" in former.stderr) == (1, True)
 
