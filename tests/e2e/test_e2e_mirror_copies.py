@@ -487,7 +487,10 @@ def test_groups_are_followed_by_the_brokers_until_they_commit_here_themselves(
     label = 'headrace_mirror_sync_left_alone{source="dc-east",what="groups"} 1.0'
     eventually(lambda: label in offline.metrics(), what="the round that leaves it alone")
     said = _mirror("sync-groups", "dc-east", "--groups", "followed", "--bootstrap", offline.bootstrap)
-    assert "followed is left alone: it committed offset 80 of dc-east.read-0 in the cluster of the copies" in said.stdout
+    assert (
+        "followed is left alone: it committed offset 80 of dc-east.read-0 in the cluster of the copies"
+        in said.stdout
+    )
     assert _committed(offline, "followed", "dc-east.read") == 80
 
 
