@@ -118,24 +118,30 @@ async def source_of(client: ClusterClient, source: str) -> SourceReport:
 @asynccontextmanager
 async def source_client(client: ClusterClient, source: str) -> AsyncIterator[ClusterClient]:
     """A source that a broker mirrors; raises ClickException for another one, and for one that does not answer."""
-    bootstrap = (await source_of(client, source)).bootstrap
-    there = client_of(source, bootstrap)
-    try:
-        await there.refresh()
-    except (*FAILURES, KafkaError) as error:
-        raise click.ClickException(
-            f"{source} at {bootstrap} does not answer ({reason_of(error)}): see that its brokers run"
-        ) from error
-    with contextlib.closing(there):
+    async with _answering(await source_of(client, source)) as there:
         yield there
 
 
 @asynccontextmanager
 async def copied_source_client(client: ClusterClient, source: str) -> AsyncIterator[ClusterClient]:
     """As `source_client`; raises ClickException, too, for a source that is brought into aggregates: it has no copies."""
-    if (await source_of(client, source)).is_aggregate:
+    told = await source_of(client, source)
+    if told.is_aggregate:
         raise click.ClickException(
             f"{source} is brought into aggregates, and has no copies: give the name under which it is copied, if it has one"
         )
-    async with source_client(client, source) as there:
+    async with _answering(told) as there:
+        yield there
+
+
+@asynccontextmanager
+async def _answering(source: SourceReport) -> AsyncIterator[ClusterClient]:
+    there = client_of(source.name, source.bootstrap)
+    try:
+        await there.refresh()
+    except (*FAILURES, KafkaError) as error:
+        raise click.ClickException(
+            f"{source.name} at {source.bootstrap} does not answer ({reason_of(error)}): see that its brokers run"
+        ) from error
+    with contextlib.closing(there):
         yield there
