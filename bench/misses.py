@@ -16,12 +16,6 @@ PROFILES = {
         "and the rest takes in and folds counts and accounts (cProfile, 2026-11-24). What it would take: sums by topic of "
         "those that have nothing more to say, kept from round to round, in the place of a look at each."
     ),
-    audit_cells.HEADERS_50: (
-        "a batch of 50 has 10 KB, so 0.05 µs a message are 2.5 µs a batch, or 4 GB of them a second of CPU. To have it in the "
-        "counter's one buffer takes 3.2 to 3.9 µs, nearly all of it in the kernel; to check and count it 1.9, of which the "
-        "checksum is 1 (CPU time around each, 2026-11-24). What it would take: a broker that tells batch headers without their "
-        "records."
-    ),
     PRODUCE_50_BY_50.name: (
         "of the broker's CPU 54 % is Python (two fifths of it the append, a fifth the reading of requests), 37 % the kernel "
         "(writes to the log 14, receiving 8, answers 7, being preempted by the client's threads 8) and 5 % checksums (perf, "

@@ -21,6 +21,8 @@ from sessions import (
     produce_message,
 )
 
+from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, read_header
+
 VALUE = b"v" * 100
 
 
@@ -86,6 +88,29 @@ def test_fetch(pair: Pair, version: int) -> None:
         session.ask(FETCH, version, fetch(version, unknown, wanted(0)), note="unknown topic")
 
     pair.compare(script)
+
+
+@pytest.mark.parametrize("version", range(11, 18))
+def test_batch_headers_alone_are_headraces_own_and_passed_over_by_kafka(pair: Pair, version: int) -> None:
+    name = f"fetch-headers-{version}"
+    found: list[tuple[bool, list[BatchHeader]]] = []
+
+    def script(session: Session) -> None:
+        topic = (name, create_topic(session, name))
+        fill(session, name)
+        asked = {} if version < 12 else {"wants_batch_headers": True}
+        answer = session.look(FETCH, version, fetch(version, topic, wanted(5), **asked))
+        (told,) = answer["responses"][0]["partitions"]
+        records, is_headers = bytes(told["records"]), told["is_batch_headers"]
+        size = HEADER_SIZE if is_headers else len(records) // 8
+        headers = [read_header(records[place : place + size]) for place in range(0, len(records), size)]
+        session.note("headers", [header._replace(leader_epoch=0) for header in headers])
+        session.note("the first offset", headers[0].base_offset)
+        found.append((is_headers, headers))
+
+    pair.compare(script)
+    (theirs, _), (ours, headers) = found
+    assert (theirs, ours, len(headers)) == (False, version >= 12, 8)
 
 
 def test_two_partitions_share_the_bytes_in_order(pair: Pair) -> None:

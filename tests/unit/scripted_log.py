@@ -5,22 +5,32 @@ from __future__ import annotations
 import struct
 
 from headrace.broker.errors import OffsetOutOfRangeError
-from headrace.broker.wire.batches import Record, encode_batch
+from headrace.broker.wire.batches import HEADER_SIZE, Record, encode_batch
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.fences import EpochEnd
 from headrace.load.log_client import Fetched
 
 
 class ScriptedLog:
-    """Serves whole batches from the one that holds the offset on, at most `size_max` bytes but at least one."""
+    """Serves whole batches from the one that holds the offset on, at most `size_max` bytes but at least one.
+
+    One that `parts_headers` gives their headers alone to who wants these; `whole` are the offsets that others were asked for.
+    """
 
     def __init__(
-        self, batches: list[tuple[int, int, bytes]], *, end: int, aborted: tuple[tuple[int, int], ...] = ()
+        self,
+        batches: list[tuple[int, int, bytes]],
+        *,
+        end: int,
+        aborted: tuple[tuple[int, int], ...] = (),
+        parts_headers: bool = False,
     ):
         self.batches = batches
         self.end = end
         self.aborted = aborted
+        self.parts_headers = parts_headers
         self.start = 0
+        self.whole: list[int] = []
 
     def fetch(
         self,
@@ -30,19 +40,24 @@ class ScriptedLog:
         size_max: int = 1 << 23,
         wait_ms: int = 0,
         topic_id: str | None = None,
+        wants_headers: bool = False,
     ) -> Fetched:
         if offset < self.start:
             raise OffsetOutOfRangeError("gone")
+        is_headers = wants_headers and self.parts_headers
+        if not is_headers:
+            self.whole.append(offset)
         served = b""
         for _, last, batch in self.batches:
             if last >= offset and (not served or len(served) + len(batch) <= size_max):
-                served += batch
+                served += batch[:HEADER_SIZE] if is_headers else batch
         return Fetched(
             records=memoryview(served),
             high_watermark=self.end,
             last_stable_offset=self.end,
             log_start_offset=self.start,
             aborted=self.aborted,
+            is_headers=is_headers,
         )
 
     def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd:

@@ -62,13 +62,25 @@ def believed(records: memoryview, first: int, end: int, limit: int) -> HeaderTab
     if not places:
         return None
     rows = np.frombuffer(records, dtype=np.uint8)[np.array(places)[:, None] + _BYTES].view(_LAYOUT).ravel()
-    fields: Any = (rows[name].astype(np.int64) for name in BatchHeader._fields)
-    columns: Any = BatchHeader(*fields)
-    beyond = np.flatnonzero(columns.base_offset[1:] >= limit)
-    if len(beyond):
-        count = int(beyond[0]) + 1
-        columns, places = BatchHeader(*(column[:count] for column in columns)), places[:count]
-    return HeaderTable(columns) if _is_sound(records, places, columns, first, end) else None
+    columns = _before(limit, rows)
+    is_sound = _is_in_order(columns, first, end) and _is_what_it_says(records, places, columns)
+    return HeaderTable(columns) if is_sound else None
+
+
+def told(headers: memoryview, first: int, end: int, limit: int) -> HeaderTable | None:
+    """As `believed`, of headers that a broker gave without their records: nothing tells whether these are what they were."""
+    if not len(headers) or len(headers) % HEADER_SIZE:
+        return None
+    columns = _before(limit, np.frombuffer(headers, dtype=_LAYOUT))
+    return HeaderTable(columns) if _is_in_order(columns, first, end) else None
+
+
+def _before(limit: int, rows: npt.NDArray[np.void]) -> Any:
+    """The columns of the headers up to the first that begins at the limit or behind it, but of one at least."""
+    beyond = np.flatnonzero(rows["base_offset"][1:] >= limit)
+    count = int(beyond[0]) + 1 if len(beyond) else len(rows)
+    fields: Any = (rows[name][:count].astype(np.int64) for name in BatchHeader._fields)
+    return BatchHeader(*fields)
 
 
 def _places(records: memoryview) -> list[int]:
@@ -86,18 +98,21 @@ def _places(records: memoryview) -> list[int]:
     return found
 
 
-def _is_sound(records: memoryview, places: list[int], columns: Any, first: int, end: int) -> bool:
+def _is_in_order(columns: Any, first: int, end: int) -> bool:
     last: npt.NDArray[np.int64] = columns.base_offset + columns.last_offset_delta
     before = np.concatenate(([first - 1], last[:-1]))
-    if not (
+    return bool(
         (columns.magic == MAGIC).all()
+        and (columns.length >= HEADER_SIZE - LENGTH_END).all()
         and (columns.last_offset_delta >= 0).all()
         and (last > before).all()
         and last[-1] < end
-    ):
-        return False
+    )
+
+
+def _is_what_it_says(records: memoryview, places: list[int], columns: Any) -> bool:
     ends = (columns.length + LENGTH_END).tolist()
     return all(
         crc32c(records[place + CRC_START : place + size]) == crc
-        for place, size, crc in zip(places, ends, columns.crc.tolist(), strict=True)
+        for place, size, crc in zip(places[: len(ends)], ends, columns.crc.tolist(), strict=True)
     )

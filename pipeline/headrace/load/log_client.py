@@ -74,6 +74,8 @@ class Fetched:
     """(producer id, first offset) of aborted transactions in `records`."""
     origin: Origin | None = None
     """Who answered; None where that is not known."""
+    is_headers: bool = False
+    """Whether `records` are the headers of whole batches and nothing else."""
 
 
 class Origin(NamedTuple):
@@ -187,11 +189,13 @@ class LogClient:
         size_max: int = 8 * 1024 * 1024,
         wait_ms: int = 0,
         topic_id: str | None = None,
+        wants_headers: bool = False,
     ) -> Fetched:
         """Fetch whole batches from the one that holds `offset` on; waits up to `wait_ms` when there are none yet.
 
         A batch larger than `size_max` is returned whole, alone. `records` is empty at the end of the log. With
-        `topic_id` it is a topic of this id that answers, or none, where the broker knows ids in fetches.
+        `topic_id` it is a topic of this id that answers, or none, where the broker knows ids in fetches. With
+        `wants_headers` headers alone come from brokers that can part them from their records, and whole batches from others.
         """
         version_max = FETCH_BY_NAME if topic_id is None else FETCH_BY_ID
 
@@ -199,6 +203,7 @@ class LogClient:
             link = self._cluster.to_leader(partition)
             epoch = self._cluster.view.leader_epoch_of(partition)
             request = _fetch_request(partition, offset, size_max, wait_ms, epoch, topic_id)
+            request["wants_batch_headers"] = wants_headers
             answer = link.ask(k01_fetch.API, version_max, request)
             _check(answer.get("error_code", 0), "fetch")
             data = answer["responses"][0]["partitions"][0]
@@ -403,6 +408,7 @@ def _fetched(data: Mapping[str, Any], origin: Origin) -> Fetched:
         log_start_offset=data["log_start_offset"],
         aborted=tuple((entry["producer_id"], entry["first_offset"]) for entry in aborted),
         origin=origin,
+        is_headers=data["is_batch_headers"],
     )
 
 

@@ -55,6 +55,7 @@ class Fetcher(Protocol):
         size_max: int = ...,
         wait_ms: int = ...,
         topic_id: str | None = ...,
+        wants_headers: bool = ...,
     ) -> Fetched: ...
 
     def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd: ...
@@ -114,9 +115,10 @@ def chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[Chunk]:
 def header_chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[HeaderChunk]:
     """Yield the headers of all batches that begin in a range, like `chunks`; `next_offset` is the end of the last batch.
 
-    The first batch may begin before the range.
+    The first batch may begin before the range. From brokers that can part headers from their records, headers alone are
+    fetched, so that no checksum is checked, but where one is out of its place or a transaction was aborted.
     """
-    return _read(client, wanted, _header_chunk, _headers_at_once)
+    return _read(client, wanted, _header_chunk, _headers_at_once, wants_headers=True)
 
 
 def _read(
@@ -124,17 +126,23 @@ def _read(
     wanted: OffsetRange,
     make: MakeChunk[AnyChunk],
     at_once: Callable[[Fetched, OffsetRange, int], AnyChunk | None] = lambda *_: None,
+    *,
+    wants_headers: bool = False,
 ) -> Iterator[AnyChunk]:
     """`at_once` makes a chunk of all batches together where nothing is wrong with any of them; None otherwise."""
     reader = _LogReader(client, wanted)
     offset, size_max, empty = wanted.first_offset, FETCH_SIZE, 0
+    wants_whole = False
     while offset < wanted.next_offset and empty < EMPTY_FETCHES_MAX:
         wait_ms = EMPTY_FETCH_WAIT_MS if empty else 0
-        fetched = reader.fetch(offset, size_max, wait_ms)
+        fetched = reader.fetch(offset, size_max, wait_ms, wants_headers=wants_headers and not wants_whole)
         if not len(fetched.records):
             empty += 1
             continue
         quick = at_once(fetched, wanted, offset)
+        wants_whole = fetched.is_headers and quick is None
+        if wants_whole:
+            continue
         believed, failure = ([], None) if quick is not None else _believe(fetched, wanted, offset)
         if quick is not None or believed:
             empty = 0
@@ -160,13 +168,13 @@ class _LogReader:
         self._origin: Origin | None = None
         self.fence = wanted.fence
 
-    def fetch(self, offset: int, size_max: int, wait_ms: int) -> Fetched:
-        """Return batches from the one that holds `offset` on.
+    def fetch(self, offset: int, size_max: int, wait_ms: int, *, wants_headers: bool) -> Fetched:
+        """Return batches from the one that holds `offset` on, or their headers alone.
 
         Raises:
             StandstillError: the log is another one, or begins behind the offset.
         """
-        fetched = self._ask(offset, size_max, wait_ms) if self._is_compared else None
+        fetched = self._ask(offset, size_max, wait_ms, wants_headers) if self._is_compared else None
         if self.fence is not None and (fetched is None or fetched.origin != self._origin):
             fetched = self._compared(self.fence, offset, size_max, wait_ms)
         assert fetched is not None
@@ -209,11 +217,16 @@ class _LogReader:
         except (OffsetOutOfRangeError, CorruptMessageError):
             return None
 
-    def _ask(self, offset: int, size_max: int, wait_ms: int) -> Fetched:
-        place = self._wanted.topic_partition
+    def _ask(self, offset: int, size_max: int, wait_ms: int, wants_headers: bool = False) -> Fetched:
+        place, topic_id = self._wanted.topic_partition, self._wanted.topic_id
         try:
             return self._client.fetch(
-                place, offset, size_max=size_max, wait_ms=wait_ms, topic_id=self._wanted.topic_id
+                place,
+                offset,
+                size_max=size_max,
+                wait_ms=wait_ms,
+                topic_id=topic_id,
+                wants_headers=wants_headers,
             )
         except OffsetOutOfRangeError as error:
             detail = f"offset {offset} is no longer in the log"
@@ -298,7 +311,8 @@ def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int
 def _headers_at_once(fetched: Fetched, wanted: OffsetRange, offset: int) -> HeaderChunk | None:
     if fetched.aborted:
         return None
-    headers = header_table.believed(fetched.records, offset, fetched.last_stable_offset, wanted.next_offset)
+    read = header_table.told if fetched.is_headers else header_table.believed
+    headers = read(fetched.records, offset, fetched.last_stable_offset, wanted.next_offset)
     if headers is None:
         return None
     return HeaderChunk(headers=headers, aborted=frozenset(), next_offset=headers[-1].next_offset)

@@ -64,6 +64,9 @@ class FetchRequest(NamedTuple):
     # Whether who asks may read a topic of that name; None: it may read all.
     may_read: Callable[[str], bool] | None = None
 
+    # Whether a consumer wants the headers of batches without their records.
+    wants_headers: bool = False
+
     @property
     def is_follower(self) -> bool:
         """Whether another broker asks, to have what this one has."""

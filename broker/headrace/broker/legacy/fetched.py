@@ -21,11 +21,6 @@ class ConvertedRecords(NamedTuple):
         return len(self.data)
 
 
-def in_answer(records: LogSlice | ConvertedRecords) -> LogSlice | bytes:
-    """The records as a part of an answer."""
-    return records.data if isinstance(records, ConvertedRecords) else records
-
-
 def down_converted(found: LogSlice, magic: int, offset: int) -> ConvertedRecords:
     """The records from `offset` on as messages of format `magic`.
 

@@ -66,6 +66,10 @@ FieldType = Primitive | Struct | Array
 _TYPE_DEFAULT: Any = object()
 
 
+OWN_TAGS_MIN = 10_000
+"""Tagged fields from here on are headrace's own: Apache Kafka gives out small numbers, one after the other."""
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field; version ranges read "3+", "0-4" or "2", and "" is no version at all.

@@ -1,8 +1,8 @@
 """The continuous counter of one datacenter: its own cluster's log in, count records in its own cluster out.
 
 Owns the order of a round: the monitoring topic's ends first, then the counted topics' ends, then the counting up to
-these, then the barrier that says so (see `records`). Invariants: a range is counted from its bytes, checksums checked;
-positions go forward only with what was handed to the publisher, which keeps the order; after any end the next start
+these, then the barrier that says so (see `records`). Invariants: a range of events is counted from its bytes, checksums
+checked; positions go forward only with what was handed to the publisher, which keeps the order; after any end the next start
 goes on from what was published.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from confluent_kafka import KafkaError as DeliveryError
@@ -41,11 +42,11 @@ from headrace.load.ranges import LoadFinding, LogOffsets, OffsetRange
 from headrace.load.source import Chunk, StandstillError, between, chunks, header_chunks
 
 OFFSETS_PER_RECORD_MAX: Final = 20_000
-"""Bound of what one count record is about."""
+"""Bound of what one count record of events is about."""
 RECORD_SIZE_MAX: Final = 896 * 1024
 """Bytes of a count record, below what a broker takes unless it is told otherwise; what says more is told by several."""
 RANGES_PER_ROUND_MAX: Final = 50
-"""Ranges of one partition before the others get their turn."""
+"""Ranges of one partition, or fetches of its headers, before the others get their turn."""
 FLUSH_INTERVAL_MS: Final = 5_000
 """How long a round may go on before what it counted so far is seen to be acknowledged."""
 ROT_LEFT_OUT_AFTER_MS: Final = 600_000
@@ -249,15 +250,14 @@ class LogCounter:
 
     def _count_range(self, partition: TopicPartition, first: int, end: int) -> bool:
         """Count and publish some offsets from `first` on; returns whether it went forward."""
-        wanted = OffsetRange(
-            topic=partition.topic,
-            partition=partition.partition,
-            first_offset=first,
-            next_offset=min(end, first + OFFSETS_PER_RECORD_MAX),
-        )
-        count = self._count_headers if self._topics.mode(partition.topic) == "headers" else self._count_events
+        topic, number = partition
+        wanted = OffsetRange(topic=topic, partition=number, first_offset=first, next_offset=end)
         try:
-            count(partition, wanted)
+            if self._topics.mode(topic) == "headers":
+                self._count_headers(partition, wanted)
+            else:
+                following = min(end, first + OFFSETS_PER_RECORD_MAX)
+                self._count_events(partition, replace(wanted, next_offset=following))
         except StandstillError as error:
             self._stand_still(partition, error.finding.detail)
             self._leave_out_old_rot(partition, error.finding)
@@ -299,7 +299,8 @@ class LogCounter:
         yield from self._of_events(partition, chunk, middle, following)
 
     def _count_headers(self, partition: TopicPartition, wanted: OffsetRange) -> None:
-        for chunk in header_chunks(self._client, wanted):
+        """Count what one fetch brings."""
+        for chunk in islice(header_chunks(self._client, wanted), 1):
             for counted in self._of_headers(
                 partition, chunk.headers, chunk.aborted, self.positions[partition]
             ):

@@ -77,7 +77,8 @@ def squashed(name: str) -> str:
 
 @cache
 def present(struct: f.Struct, version: int) -> tuple[f.Field, ...]:
-    return tuple(field for field in struct.fields if field.present_in(version))
+    fields = (field for field in struct.fields if field.present_in(version))
+    return tuple(field for field in fields if field.tag is None or field.tag < f.OWN_TAGS_MIN)
 
 
 @cache

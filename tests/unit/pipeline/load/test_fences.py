@@ -66,6 +66,7 @@ class Log:
         size_max: int = 1 << 23,
         wait_ms: int = 0,
         topic_id: str | None = None,
+        wants_headers: bool = False,
     ) -> Fetched:
         self.asked.append(offset)
         if not self.start <= offset <= self.end:

@@ -7,8 +7,8 @@ import struct
 
 import pytest
 
-from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches
-from headrace.load.header_table import HeaderTable, believed, table_of
+from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, Record, encode_batch, iter_batches
+from headrace.load.header_table import HeaderTable, believed, table_of, told
 
 END = 10_000
 
@@ -81,3 +81,23 @@ def test_nothing_is_believed_where_one_batch_is_not_what_it_says() -> None:
     assert believed(memoryview(data), placed[0][1].next_offset, END, END) is None, "what comes first"
     for nothing in (b"", data[:60]):
         assert believed(memoryview(nothing), 0, END, END) is None
+
+
+def test_headers_without_their_records_are_told_as_those_with_them() -> None:
+    data, placed = log()
+    headers = [header for _, header in placed]
+    alone = b"".join(data[place : place + HEADER_SIZE] for place, _ in placed)
+
+    def found(content: bytes, first: int = 0, end: int = END, limit: int = END) -> list[BatchHeader] | None:
+        table = told(memoryview(content), first, end, limit)
+        return None if table is None else list(table)
+
+    assert found(alone) == headers
+    assert found(alone, limit=headers[10].base_offset) == headers[:10]
+    assert found(alone[10 * HEADER_SIZE :], headers[10].base_offset, limit=1) == headers[10:11]
+    assert found(b"") is None
+    assert found(alone[:-1]) is None, "one is cut off"
+    assert found(alone, end=headers[-1].last_offset) is None, "the end"
+    assert found(alone, first=headers[0].next_offset) is None, "what comes first"
+    assert found(alone[HEADER_SIZE:] + alone[:HEADER_SIZE]) is None, "their order"
+    assert found(alone[:16] + b"\1" + alone[17:]) is None, "a format"

@@ -191,6 +191,40 @@ def test_headers_of_aborted_transactions_are_named() -> None:
     assert (len(chunk.headers), chunk.aborted) == (3, frozenset({0}))
 
 
+def test_headers_that_come_alone_are_those_of_whole_batches() -> None:
+    batches = [batch(0, ["a", "b", "c"]), batch(3, ["d", "e"], codec=4), batch(5, ["f"])]
+    alone = ScriptedLog(batches, end=6, parts_headers=True)
+    for span in (wanted(0, 6), wanted(1, 4), wanted(4, 6)):
+        whole = [list(chunk.headers) for chunk in header_chunks(ScriptedLog(batches, end=6), span)]
+        assert [list(chunk.headers) for chunk in header_chunks(alone, span)] == whole
+    assert alone.whole == []
+
+
+def test_whole_batches_are_asked_for_where_transactions_were_aborted() -> None:
+    transaction = {"producer_id": 9, "transactional": True}
+    batches = [batch(0, ["a"], **transaction), control(1, 9, 0), batch(2, ["b"], **transaction)]
+    log = ScriptedLog(batches, end=3, aborted=((9, 0),), parts_headers=True)
+    (chunk,) = header_chunks(log, wanted(0, 3))
+    assert (len(chunk.headers), chunk.aborted, log.whole) == (3, frozenset({0}), [0])
+
+
+def test_headers_that_are_not_in_order_end_where_the_whole_batches_do() -> None:
+    """A base offset and a length that rotted, which no checksum covers."""
+    first, last, good = batch(2, ["c"])
+    moved, broken = bytearray(good), bytearray(good)
+    set_base_offset_and_epoch(moved, 0, 1, 0)
+    struct.pack_into(">i", broken, 8, 3)
+    for rotten in (moved, broken):
+        batches = [batch(0, ["a", "b"]), (first, last, bytes(rotten)), batch(3, ["d"])]
+        ends = []
+        for parts_headers in (True, False):
+            log = ScriptedLog(batches, end=4, parts_headers=parts_headers)
+            with pytest.raises(StandstillError) as raised:
+                list(header_chunks(log, wanted(0, 4)))
+            ends.append(raised.value.finding)
+        assert ends[0] == ends[1]
+
+
 def test_headers_end_where_a_batch_is_not_what_its_checksum_says() -> None:
     first, last, rotten = batch(1, ["b"])
     log = ScriptedLog([batch(0, ["a"]), (first, last, rotten[:-1] + b"\1")], end=2)

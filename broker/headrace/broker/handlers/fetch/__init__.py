@@ -22,7 +22,8 @@
    and to a consumer in the rack of another replica that it is better read from there (`handlers.read_replicas`). Where a
    follower is, its leader notes once, when the request arrives. What it finds is a Found (`found`): a slice of a
    segment file, never its bytes. Clients that know only message formats 0 and 1 are the exception: `legacy.fetched`
-   converts for them, in bounded pieces.
+   converts for them, in bounded pieces. So are consumers that count batches and want their headers alone, which no other
+   engine has (`batch_headers`).
 
 5. A fetch that found less than its minimum is parked (`waiting.parking`) until one of its partitions moves, for a follower the
    end of its log, or its time is over. Errors, diverging epochs and a segment that others follow end the wait at once. A

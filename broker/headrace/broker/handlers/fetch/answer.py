@@ -15,7 +15,7 @@ from headrace.broker.handlers.fetch.read import FLEXIBLE_VERSION, TOPIC_ID_VERSI
 from headrace.broker.handlers.fetch_request import NO_SESSION, FetchTopic
 from headrace.broker.handlers.replies import Parts
 from headrace.broker.handlers.services import Services
-from headrace.broker.legacy.fetched import in_answer
+from headrace.broker.log.results import LogSlice
 from headrace.broker.wire.api.k01_fetch import API
 from headrace.broker.wire.varint import encode_uvarint
 
@@ -60,10 +60,13 @@ def encode_fetch(
             buffer += partition_head(version, item)
             if item.records is not None and item.records.size:
                 size += len(buffer) + item.records.size
-                parts += (bytes(buffer), in_answer(item.records))
+                parts += (
+                    bytes(buffer),
+                    item.records if isinstance(item.records, LogSlice) else item.records.data,
+                )
                 buffer.clear()
             if is_flexible:
-                buffer += _NO_TAGS if item.records is not None else partition_tags(version, item)
+                buffer += _NO_TAGS if type(item.records) is LogSlice else partition_tags(version, item)
         if is_flexible:
             buffer += _NO_TAGS
     if is_flexible:
@@ -87,7 +90,9 @@ def size_of(version: int, answer: Answer) -> int:
         if told:
             size += len(_topic_head(version, topic, len(told))) + tags_size
         for item in told:
-            size += len(partition_head(version, item)) + tags_size
+            size += len(partition_head(version, item)) + (
+                len(partition_tags(version, item)) if tags_size else 0
+            )
             size += item.records.size if item.records is not None else 0
     return size
 

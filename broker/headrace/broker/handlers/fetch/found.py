@@ -6,12 +6,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.broker.handlers.current_leader import CurrentLeader
+from headrace.broker.handlers.fetch.batch_headers import BatchHeaders
 from headrace.broker.handlers.fetch_request import FetchTopic
 from headrace.broker.legacy.fetched import ConvertedRecords
 from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 
 UNKNOWN = -1
+
+Records = LogSlice | ConvertedRecords | BatchHeaders
+"""What stands for the records of a partition in an answer."""
 
 
 class Found(NamedTuple):
@@ -26,7 +30,7 @@ class Found(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: LogSlice | ConvertedRecords | None
+    records: Records | None
     aborted: Sequence[AbortedTransaction] | None = None
     diverging_epoch: EpochEndOffset | None = None
     current_leader: CurrentLeader | None = None

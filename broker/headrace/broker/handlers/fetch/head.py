@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from struct import Struct
 
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.fetch.batch_headers import BatchHeaders
 from headrace.broker.handlers.fetch.found import Found
 from headrace.broker.handlers.fetch.read import FLEXIBLE_VERSION
 from headrace.broker.log.transactions import AbortedTransaction
+from headrace.broker.wire.api.k01_fetch import BATCH_HEADERS_TAG
 from headrace.broker.wire.varint import encode_uvarint
 
 LEADER_TAG_VERSION = 16
@@ -27,6 +29,7 @@ _ABORTED = Struct(">qq")
 _DIVERGING_EPOCH = Struct(">BBiqB")
 _CURRENT_LEADER = Struct(">BBiiB")
 _NO_TAGS = b"\0"
+_IS_BATCH_HEADERS = b"\1" + encode_uvarint(BATCH_HEADERS_TAG) + b"\1\1"
 
 
 def encode_nothing(version: int, item: Found) -> bytes:
@@ -36,7 +39,9 @@ def encode_nothing(version: int, item: Found) -> bytes:
 
 
 def partition_tags(version: int, item: Found) -> bytes:
-    """The tagged fields of a partition without records: 0 diverging epoch, 1 current leader."""
+    """The tagged fields of a partition: 0 diverging epoch, 1 current leader, or whether its records are headers alone."""
+    if item.records is not None:
+        return _IS_BATCH_HEADERS if isinstance(item.records, BatchHeaders) else _NO_TAGS
     tags = []
     if item.diverging_epoch is not None:
         tags.append(_DIVERGING_EPOCH.pack(0, _DIVERGING_EPOCH.size - 2, *item.diverging_epoch, 0))

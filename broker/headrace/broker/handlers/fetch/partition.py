@@ -16,7 +16,8 @@ from headrace.broker.errors import (
     error_of,
 )
 from headrace.broker.handlers.current_leader import LEADER_MOVED, current_leader
-from headrace.broker.handlers.fetch.found import UNKNOWN, Found
+from headrace.broker.handlers.fetch.batch_headers import WALKED_SIZE_MAX, batch_headers
+from headrace.broker.handlers.fetch.found import UNKNOWN, Found, Records
 from headrace.broker.handlers.fetch_request import AskedPartition, FetchPartition, FetchRequest
 from headrace.broker.handlers.led import readable_partition
 from headrace.broker.handlers.read_replicas import preferred_replica
@@ -26,7 +27,7 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.replication.partition import Partition
-from headrace.broker.wire.batches import MAGIC
+from headrace.broker.wire.batches import HEADER_SIZE, MAGIC
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.special_values import NO_EPOCH, READ_COMMITTED
 
@@ -91,15 +92,8 @@ def read_partition(
         if size_max <= 0 and not at_least_one:
             log.check_offset(wanted.offset)
             return _found(log, wanted, None, () if is_committed else None)
-        read = log.read(
-            wanted.offset,
-            size_max=max(size_max, 0),
-            upper_offset=_upper_offset(partition, request),
-            at_least_one=at_least_one,
-        )
-        records = read if request.magic == MAGIC else _converted(log, request, wanted, read)
-        aborted = _aborted(log, wanted, records) if is_committed else None
-        return _found(log, wanted, records, aborted, is_behind=read.is_behind)
+        upper_offset = _upper_offset(partition, request)
+        return _read(log, request, wanted, size_max, upper_offset, at_least_one=at_least_one)
     except KafkaError as error:
         return _refused(broker, name, wanted, error)
 
@@ -139,7 +133,7 @@ def _refused(broker: Services, name: str | None, wanted: FetchPartition, error: 
 def _found(
     log: PartitionLog,
     wanted: FetchPartition,
-    records: LogSlice | ConvertedRecords | None,
+    records: Records | None,
     aborted: Sequence[AbortedTransaction] | None = None,
     *,
     diverging_epoch: EpochEndOffset | None = None,
@@ -153,6 +147,43 @@ def _found(
         records, aborted, diverging_epoch, None, is_behind, preferred, None,
     ))
     # fmt: on
+
+
+def _read(
+    log: PartitionLog,
+    request: FetchRequest,
+    wanted: FetchPartition,
+    size_max: int,
+    upper_offset: int,
+    *,
+    at_least_one: bool,
+) -> Found:
+    """What there is below an offset: batches, or their headers for who wants these."""
+    if request.wants_headers and (at_least_one or size_max >= HEADER_SIZE):
+        headers = _headers(log, request, wanted, size_max, upper_offset)
+        if headers is not None:
+            return headers
+    read = log.read(
+        wanted.offset, size_max=max(size_max, 0), upper_offset=upper_offset, at_least_one=at_least_one
+    )
+    records = read if request.magic == MAGIC else _converted(log, request, wanted, read)
+    aborted = _aborted(log, wanted, records) if request.isolation_level == READ_COMMITTED else None
+    return _found(log, wanted, records, aborted, is_behind=read.is_behind)
+
+
+def _headers(
+    log: PartitionLog, request: FetchRequest, wanted: FetchPartition, size_max: int, upper_offset: int
+) -> Found | None:
+    """The headers of the batches that there are; None where there is none, or none that has such a header."""
+    read = log.read(wanted.offset, size_max=WALKED_SIZE_MAX, upper_offset=upper_offset)
+    if not read.size:
+        return None
+    with log.storage_errors():
+        headers, batches = batch_headers(read, size_max)
+    if not headers.size:
+        return None
+    aborted = _aborted(log, wanted, batches) if request.isolation_level == READ_COMMITTED else None
+    return _found(log, wanted, headers, aborted, is_behind=read.is_behind)
 
 
 def _converted(

@@ -161,7 +161,9 @@ def _request(
     version: int, head: tuple[int, ...], topics: list[FetchTopic], rack: str, replica_epoch: int = NO_EPOCH
 ) -> FetchRequest:
     is_from_leader = _is_from_leader(version, head[0])
-    return _new_tuple(FetchRequest, (*head, topics, (), replica_epoch, rack, MAGIC, is_from_leader, None))
+    return _new_tuple(
+        FetchRequest, (*head, topics, (), replica_epoch, rack, MAGIC, is_from_leader, None, False)
+    )
 
 
 def _is_from_leader(version: int, replica_id: int) -> bool:
@@ -194,6 +196,7 @@ def _from_message(version: int, message: dict[str, Any]) -> FetchRequest:
         rack=message["rack_id"],
         magic=_magic_for(version),
         is_from_leader=_is_from_leader(version, replica_id),
+        wants_headers=replica_id < 0 and message["wants_batch_headers"],
     )
 
 

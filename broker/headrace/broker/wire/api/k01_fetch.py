@@ -1,7 +1,26 @@
-"""Fetch (key 1): reads record batches from partitions, for consumers and for followers."""
+"""Fetch (key 1): reads record batches from partitions, for consumers and for followers.
 
-from headrace.broker.wire.fields import INT8, INT16, INT32, INT64, RECORDS, STRING, UUID, Array, Field, Struct
+Two tagged fields are headrace's own: a client asks for batch headers alone, and is told where that is what it got. A broker
+of another kind passes over tagged fields that it does not know (KIP-482), and gives whole batches.
+"""
+
+from headrace.broker.wire.fields import (
+    BOOL,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    OWN_TAGS_MIN,
+    RECORDS,
+    STRING,
+    UUID,
+    Array,
+    Field,
+    Struct,
+)
 from headrace.broker.wire.schema import Api
+
+BATCH_HEADERS_TAG = OWN_TAGS_MIN
 
 _REPLICA_STATE = Struct(
     Field("replica_id", INT32, default=-1),
@@ -59,6 +78,7 @@ _PARTITION_DATA = Struct(
     Field("diverging_epoch", _EPOCH_END_OFFSET, "12+", tag=0),
     Field("current_leader", _LEADER_ID_AND_EPOCH, "12+", tag=1),
     Field("snapshot_id", _SNAPSHOT_ID, "12+", tag=2),
+    Field("is_batch_headers", BOOL, "12+", ignorable=True, tag=BATCH_HEADERS_TAG),
     Field("aborted_transactions", Array(_ABORTED_TRANSACTION), "4+", nullable="0+", ignorable=True),
     Field("preferred_read_replica", INT32, "11+", default=-1),
     Field("records", RECORDS),
@@ -86,6 +106,7 @@ API = Api(
         Field("cluster_id", STRING, "12+", nullable="0+", default=None, ignorable=True, tag=0),
         Field("replica_id", INT32, "0-14", default=-1),
         Field("replica_state", _REPLICA_STATE, "15+", tag=1),
+        Field("wants_batch_headers", BOOL, "12+", ignorable=True, tag=BATCH_HEADERS_TAG),
         Field("max_wait_ms", INT32),
         Field("min_bytes", INT32),
         Field("max_bytes", INT32, "3+", default=0x7FFFFFFF, ignorable=True),

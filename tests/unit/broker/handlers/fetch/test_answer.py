@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from calls import call_of
+from log_kit import batch
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
@@ -23,6 +24,7 @@ from headrace.broker.quotas.usage import unlimited
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k01_fetch import API
+from headrace.broker.wire.batches import HEADER_SIZE
 
 VERSIONS = range(*(handler.VERSIONS[0], handler.VERSIONS[1] + 1))
 TOPIC_ID = UUID(int=77)
@@ -222,6 +224,25 @@ def test_aborted_transactions_come_with_their_producers(
         assert (told_of is None) is (expected is None)
         if expected is not None:
             assert [(a["producer_id"], a["first_offset"]) for a in told_of] == [a[:2] for a in expected]
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 11])
+@pytest.mark.parametrize("is_batch", [True, False])
+def test_headers_alone_come_from_version_12_where_there_are_batches(
+    broker: Any, monkeypatch: pytest.MonkeyPatch, version: int, is_batch: bool
+) -> None:
+    content = bytes(batch(2)) if is_batch else bytes(70)
+    aborted = AbortedTransaction(10, 3, 9, 4)
+    file = SimpleNamespace(read_at=lambda size, position: content[position : position + size])
+    monkeypatch.setattr(FakeLog, "read", lambda *_, **__: LogSlice(file, 0, len(content)))
+    monkeypatch.setattr(FakeLog, "aborted_transactions", lambda *_: [aborted])
+    wanted = {"wants_batch_headers": True} if version >= 12 else {}
+    answer = ask(broker, version, {"partition": LED}, {"partition": LED}, isolation_level=1, **wanted)
+    is_headers = is_batch and version >= 12
+    for found in answer["responses"][0]["partitions"]:
+        assert found["is_batch_headers"] is is_headers
+        assert bytes(found["records"]) == (content[:HEADER_SIZE] if is_headers else content)
+        assert [item["first_offset"] for item in found["aborted_transactions"]] == [3]
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 7])

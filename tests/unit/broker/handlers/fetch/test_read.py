@@ -97,6 +97,23 @@ def test_damaged_requests_are_malformed_or_read_as_the_codec_reads_them(
 
 
 @pytest.mark.parametrize("version", range(12, 18))
+def test_a_consumer_may_want_headers_alone_and_a_follower_may_not(version: int) -> None:
+    for replica_id in (-1, 2):
+        replica = (
+            {"replica_id": replica_id} if version < 15 else {"replica_state": {"replica_id": replica_id}}
+        )
+        for wants in (False, True):
+            message: dict[str, Any] = {
+                "topics": [],
+                "forgotten_topics_data": [],
+                "rack_id": "",
+                "wants_batch_headers": wants,
+            }
+            data = API.encode_request(version, {"max_wait_ms": 1, "min_bytes": 1, **message, **replica})
+            assert read_fetch(version, memoryview(data), 0).wants_headers is (wants and replica_id < 0)
+
+
+@pytest.mark.parametrize("version", range(12, 18))
 def test_a_followers_request_is_read_by_hand_whole(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = {
         "partition": 3,

@@ -453,6 +453,17 @@ def test_names_without_end_become_several_records_each_below_a_messages_size(clu
     assert cluster.counter().positions == {PAGES: 1001}
 
 
+def test_one_fetch_of_headers_is_one_record_however_many_offsets_it_has(cluster: MemoryCluster) -> None:
+    for number in range(3):
+        batch = encode_batch([Record(0, 1000, None, b"x", [])], base_offset=number * OFFSETS_PER_RECORD_MAX)
+        cluster.logs[PAGES] += batch
+    cluster.counter(modes="pageviews=headers").round()
+    (counted,) = [item for item in cluster.published if isinstance(item, Counted)]
+    assert (counted.first, counted.next) == (0, 2 * OFFSETS_PER_RECORD_MAX + 1)
+    assert counted.batches is not None
+    assert counted.batches.messages == 3
+
+
 def test_batches_of_any_client_become_several_records_too(cluster: MemoryCluster) -> None:
     for number in range(COUNTED_BY_HEADERS):
         far = [Record(number, number << 40, None, b"x", [])]
