@@ -13,7 +13,8 @@ from headrace.broker.log.results import LogSlice
 from headrace.broker.wire.batches import HEADER_SIZE, LENGTH_END, MAGIC
 
 HEADERS_COUNT_MAX = 1000
-"""Headers of one partition in an answer: the walk takes about a microsecond each, in which others wait."""
+"""Headers in an answer, whatever the client's limits are: the walk takes some microseconds each, in which others wait."""
+HEADERS_SIZE_MAX = HEADERS_COUNT_MAX * HEADER_SIZE
 WALKED_SIZE_MAX = 8 * 1024 * 1024
 """Bytes of the log that one walk goes through, or one batch: they may lie on the disk."""
 _READ_SIZE = 1024
@@ -39,7 +40,7 @@ def batch_headers(found: LogSlice, size_max: int) -> tuple[BatchHeaders, LogSlic
     """
     file, place, end = found.file, found.position, found.position + found.size
     assert file is not None, "something was found"
-    count = max(1, min(HEADERS_COUNT_MAX, size_max // HEADER_SIZE))
+    count = max(1, size_max // HEADER_SIZE)
     headers: list[bytes] = []
     content, begin = b"", place
     while len(headers) < count and end - place >= HEADER_SIZE:

@@ -11,6 +11,7 @@ from headrace.broker.handlers import throttle
 from headrace.broker.handlers.access import Access
 from headrace.broker.handlers.call import Call, Client
 from headrace.broker.handlers.fetch.answer import encode_fetch, size_of
+from headrace.broker.handlers.fetch.batch_headers import HEADERS_SIZE_MAX
 from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
 from headrace.broker.handlers.fetch.plan import Reading, SessionReading
 from headrace.broker.handlers.fetch.read import TOPIC_ID_VERSION, read_fetch
@@ -47,6 +48,8 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
         except KafkaError as error:
             return encode_fetch(broker, call, error.code, NO_SESSION, [])
     max_bytes = min(request.max_bytes, broker.config.replication.fetch_max_bytes)
+    if request.wants_headers:
+        max_bytes = min(max_bytes, HEADERS_SIZE_MAX)
     if broker.client_usage.is_limited and not request.is_follower:
         max_bytes = throttle.fetch_size_max(broker, call, max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)

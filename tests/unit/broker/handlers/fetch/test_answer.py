@@ -16,6 +16,7 @@ from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import throttle
 from headrace.broker.handlers.fetch import handler
+from headrace.broker.handlers.fetch.batch_headers import HEADERS_COUNT_MAX
 from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.log.files import storage_errors
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
@@ -37,6 +38,8 @@ class FakeLog:
 
     def read(self, offset: int, **_: Any) -> LogSlice:
         return NOTHING_YET
+
+    def check_offset(self, offset: int) -> None: ...
 
     def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
         return []
@@ -243,6 +246,21 @@ def test_headers_alone_come_from_version_12_where_there_are_batches(
         assert found["is_batch_headers"] is is_headers
         assert bytes(found["records"]) == (content[:HEADER_SIZE] if is_headers else content)
         assert [item["first_offset"] for item in found["aborted_transactions"]] == [3]
+
+
+def test_headers_of_all_partitions_together_have_a_bound(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(batch(1)) * HEADERS_COUNT_MAX
+    file = SimpleNamespace(read_at=lambda size, position: content[position : position + size])
+    monkeypatch.setattr(FakeLog, "read", lambda *_, **__: LogSlice(file, 0, len(content)))
+    broker.config.replication.fetch_max_bytes = len(content) * 3
+    asked = [
+        {"partition": LED, "partition_max_bytes": size} for size in (HEADER_SIZE * 700, 1 << 20, 1 << 20)
+    ]
+    answer = ask(broker, 12, *asked, max_bytes=1 << 30, wants_batch_headers=True)
+    counts = [len(found["records"]) / HEADER_SIZE for found in answer["responses"][0]["partitions"]]
+    assert counts == [700, HEADERS_COUNT_MAX - 700, 0]
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 7])

@@ -9,7 +9,7 @@ import pytest
 from log_kit import NOW_MS, batch, open_log
 
 from headrace.broker.handlers.fetch import batch_headers as tested
-from headrace.broker.handlers.fetch.batch_headers import HEADERS_COUNT_MAX, batch_headers
+from headrace.broker.handlers.fetch.batch_headers import batch_headers
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import LogSlice
@@ -53,13 +53,6 @@ def test_as_many_are_given_as_are_asked_for_but_one_at_least(tmp_path: Path) -> 
         headers, covered = batch_headers(whole(log), size_max)
         assert headers.data == headers_in(whole(log))[: count * HEADER_SIZE]
         assert headers_in(covered) == headers.data
-
-
-def test_a_walk_ends_after_a_number_of_batches(tmp_path: Path) -> None:
-    log = log_of(tmp_path, [1] * (HEADERS_COUNT_MAX + 5))
-    headers, covered = batch_headers(whole(log), PLENTY)
-    assert headers.size == HEADERS_COUNT_MAX * HEADER_SIZE
-    assert covered.size < whole(log).size
 
 
 def test_a_batch_that_is_cut_off_has_no_header_told(tmp_path: Path) -> None:
