@@ -13,6 +13,7 @@ from typing import Protocol
 
 from bench import (
     audit_cells,
+    audit_page_cells,
     audit_share_cells,
     broker_cells,
     catching_up_cells,
@@ -22,6 +23,7 @@ from bench import (
     log_in_cells,
     mirror_cells,
     mirror_distance_cells,
+    mirror_upkeep_cells,
     producer_cells,
     quota_cells,
     transaction_cells,
@@ -254,6 +256,8 @@ BUDGETS = (
     _distance(mirror_distance_cells.FAR, 80),
     Budget(cell=mirror_distance_cells.IDLE, figure=cpu_percent, what="CPU (% of a core)", limit=3),
     Budget(cell=mirror_distance_cells.IDLE, figure=p50_ms, what="median latency (ms)", limit=20),
+    Budget(cell=mirror_upkeep_cells.NEW_TOPICS, figure=seconds, what="seconds until copied", limit=15),
+    Budget(cell=mirror_upkeep_cells.COMPARISON, figure=cpu_percent, what="CPU (% of the copy's)", limit=2),
     *map(_catching_up, catching_up_cells.cells),
     Budget(
         cell=load_cells.FLAT,
@@ -266,6 +270,9 @@ BUDGETS = (
     Budget(cell=audit_cells.SCALE, figure=memory_mib, what="memory (MiB)", limit=2048),
     Budget(cell=audit_cells.HEADERS_50, figure=cpu_us_per_message, what=_CPU, limit=0.05),
     Budget(cell=audit_share_cells.SHARE, figure=cpu_percent, what="CPU (% of the pipeline's)", limit=5),
+    Budget(cell=audit_page_cells.FIRST, figure=seconds, what="CPU seconds until drawn", limit=1),
+    Budget(cell=audit_page_cells.UPDATE, figure=seconds, what="CPU seconds until drawn", limit=0.2),
+    Budget(cell=audit_page_cells.UNSEEN, figure=cpu_percent, what="CPU (% of a core)", limit=1),
     Budget(cell=producer_cells.ACCOUNTED, figure=cpu_us_per_message, what=_CPU, limit=20),
     Budget(cell=producer_cells.ACCOUNTED, figure=cpu_ratio, what="CPU, × the bare client's", limit=12),
 )

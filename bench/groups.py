@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from bench import (
     audit_cells,
+    audit_page_cells,
     audit_share_cells,
     broker_cells,
     catching_up_cells,
@@ -17,6 +18,7 @@ from bench import (
     log_in_cells,
     mirror_cells,
     mirror_distance_cells,
+    mirror_upkeep_cells,
     producer_cells,
     quota_cells,
     tls_cells,
@@ -35,10 +37,12 @@ GROUPS: tuple[Group, ...] = (
     idle_cells,
     mirror_cells,
     mirror_distance_cells,
+    mirror_upkeep_cells,
     catching_up_cells,
     load_cells,
     audit_cells,
     audit_share_cells,
+    audit_page_cells,
     producer_cells,
 )
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -75,7 +75,7 @@ def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
         with waiting_target(source, data / "target", source.bootstrap, TOPIC) as target:
             before = cpu_seconds(target.process)
             source.process.resume()
-            seconds = _seconds_until_copied(target, filled)
+            seconds = seconds_until_copied(target, filled)
             return RawRun(
                 cell=cell,
                 peer=target.name,
@@ -100,12 +100,12 @@ def _measure_rival(cell: str, number: int, workshop: Workshop, own_jars: Path) -
             source.create_topic(topic, PARTITIONS)
         warm_up = _fill(cell, source, WARM_UP_TOPIC, workshop)[1]
         with mirror_maker(workshop.kafka_jars, own_jars, data, source, target, PARTITIONS) as process:
-            _seconds_until_copied(target, warm_up, WARM_UP_TOPIC)
+            seconds_until_copied(target, warm_up, WARM_UP_TOPIC)
             process.suspend()
             batch, filled = _fill(cell, source, TOPIC, workshop)
             before = cpu_seconds(process)
             process.resume()
-            seconds = _seconds_until_copied(target, filled)
+            seconds = seconds_until_copied(target, filled)
             return RawRun(
                 cell=cell,
                 peer=KAFKA,
@@ -128,12 +128,18 @@ def _fill(cell: str, source: Peer, topic: str, workshop: Workshop) -> tuple[int,
 
 
 @contextlib.contextmanager
-def waiting_target(source: Peer, data: Path, bootstrap: str, topic: str) -> Iterator[Peer]:
-    """A target that is ready and waits for the answers of a source, reached at `bootstrap`, that is held still."""
+def waiting_target(
+    source: Peer, data: Path, bootstrap: str, topic: str, more: Mapping[str, str] | None = None
+) -> Iterator[Peer]:
+    """A target that is ready and waits for the answers of a source, reached at `bootstrap`, that is held still.
+
+    `more` are settings of the target's broker.
+    """
     settings = {
         "mirror.sources": "source",
         "mirror.source.bootstrap.servers": bootstrap,
         "mirror.source.topics": topic,
+        **(more or {}),
     }
     source.process.suspend()
     try:
@@ -143,7 +149,8 @@ def waiting_target(source: Peer, data: Path, bootstrap: str, topic: str) -> Iter
         source.process.resume()
 
 
-def _seconds_until_copied(target: Peer, filled: Outcome, topic: str = TOPIC) -> float:
+def seconds_until_copied(target: Peer, filled: Outcome, topic: str = TOPIC) -> float:
+    """Wait until the target's consumers can read all of a topic's copy; the seconds that took."""
     began = time.monotonic()
     client = LogClient(Bootstrap(target.bootstrap), client_id="headrace-bench")
     try:

@@ -64,14 +64,15 @@ def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
                     yield _measure(cell, number, workshop, data)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
 def _measure(cell: str, number: int, workshop: Workshop, data: Path) -> RawRun:
-    own, far, near = (f"127.0.0.1:{_free_port()}" for _ in range(3))
+    own, far, near = (f"127.0.0.1:{free_port()}" for _ in range(3))
     listeners = {
         "listeners": f"PLAINTEXT://{own},FAR://{far}",
         "advertised.listeners": f"PLAINTEXT://{own},FAR://{near}",
