@@ -6,20 +6,16 @@ All are asked at once, so that those that hang cost one time-out together. Works
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.client.security import PLAINTEXT, ClientSecurity
-from headrace.broker.errors import ErrorCode, KafkaError, error_of, reason_of
+from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import k32_describe_configs, k35_describe_log_dirs
 from headrace.broker.wire.client.view import Address
-from headrace.broker.wire.fields import MalformedError
+from headrace.cli.broker_answers import Silence, ask_each
 
-TIMEOUT_SECONDS: Final = 5.0
-BROKERS_ASKED_MAX: Final = 16
 CONFIGS_VERSION, LOG_DIRS_VERSION = 4, 4
 BROKER: Final = 4
 RELEASE, PROTOCOL = "headrace.version", "inter.broker.protocol.version"
@@ -38,24 +34,21 @@ class BrokerLook:
 
 def look_at(brokers: Mapping[int, Address], security: ClientSecurity = PLAINTEXT) -> dict[int, BrokerLook]:
     """What each of these brokers says; one that does not answer says why."""
-    with ThreadPoolExecutor(BROKERS_ASKED_MAX) as threads:
-        return dict(
-            zip(brokers, threads.map(partial(_look, security), brokers, brokers.values()), strict=True)
-        )
+    found = ask_each(brokers, "headrace-cluster", _look, security)
+    return {
+        broker_id: BrokerLook(failure=answer.reason) if isinstance(answer, Silence) else answer
+        for broker_id, answer in found.items()
+    }
 
 
-def _look(security: ClientSecurity, broker_id: int, address: Address) -> BrokerLook:
-    try:
-        with BlockingLink(address, "headrace-cluster", TIMEOUT_SECONDS, security=security) as link:
-            configs = _configs(link, broker_id)
-            return BrokerLook(
-                engine="headrace" if RELEASE in configs else "kafka",
-                version=configs.get(RELEASE),
-                protocol=configs.get(PROTOCOL),
-                offline_log_dirs=_offline_log_dirs(link),
-            )
-    except (OSError, MalformedError, KafkaError) as error:
-        return BrokerLook(failure=reason_of(error))
+def _look(broker_id: int, link: BlockingLink) -> BrokerLook:
+    configs = _configs(link, broker_id)
+    return BrokerLook(
+        engine="headrace" if RELEASE in configs else "kafka",
+        version=configs.get(RELEASE),
+        protocol=configs.get(PROTOCOL),
+        offline_log_dirs=_offline_log_dirs(link),
+    )
 
 
 def _configs(link: BlockingLink, broker_id: int) -> dict[str, str]:

@@ -30,6 +30,7 @@ from headrace.broker.wire.api import (
 )
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.schema import Api
+from headrace.cli.broker_answers import Silence, ask_each
 from headrace.cli.reassignment_plan import Key
 from headrace.cli.shared import TIMEOUT_SECONDS
 
@@ -109,6 +110,7 @@ class ClusterAdmin:
         attempts_max: int = ATTEMPTS_MAX,
     ) -> None:
         self._bootstrap = bootstrap
+        self._client_id = client_id
         self._attempts_max = attempts_max
         seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds
         self._brokers = BlockingCluster(bootstrap.addresses, client_id, seconds, bootstrap.security)
@@ -243,6 +245,12 @@ class ClusterAdmin:
             return answer
 
         return self.asked(api.name, attempt)
+
+    def each(self, question: Callable[[int, BlockingLink], T]) -> dict[int, T | Silence]:
+        """What each broker that is alive answers, all asked at the same time; no broker has two links meanwhile."""
+        addresses = self.cluster([]).addresses
+        self._brokers.close()
+        return ask_each(addresses, self._client_id, question, self._bootstrap.security)
 
     def any(self) -> BlockingLink:
         """A link to some broker, for one question of an attempt."""

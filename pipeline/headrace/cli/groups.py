@@ -18,7 +18,7 @@ from headrace.broker.console import console
 from headrace.cli import group_lag, group_reset
 from headrace.cli.asking import admin_client, asked, reason_of
 from headrace.cli.coordinator import await_coordinator
-from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option, print_rows
+from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option, print_rows, some_missing
 
 NO_GROUP, WITHOUT_MEMBERS = "DEAD", "EMPTY"
 
@@ -44,7 +44,7 @@ def list_groups(bootstrap: Bootstrap, as_json: bool) -> None:
     else:
         _print_table(("group", "state"), [(row["group"], row["state"]) for row in rows], "no groups")
     if found.errors:
-        raise click.ClickException(f"list groups: some may be missing, since {reason_of(found.errors[0])}.")
+        raise some_missing("list groups", reason_of(found.errors[0]))
 
 
 @groups.command("describe", epilog="Example: headrace groups describe my-group --bootstrap 127.0.0.1:9092")

@@ -35,6 +35,11 @@ def no_such_topic(topic: str) -> click.ClickException:
     return click.ClickException(f"topic {topic} does not exist; `headrace topics list` shows those that do.")
 
 
+def some_missing(what: str, why: str) -> click.ClickException:
+    """For a list of which some brokers told nothing, once that of the others is printed; `why` without a full stop."""
+    return click.ClickException(f"{what}: some may be missing, since {why}.")
+
+
 def say(result: dict[str, Any], sentence: str, *, as_json: bool) -> None:
     """Print a sentence, or a result as JSON."""
     click.echo(json.dumps(result) if as_json else sentence)

@@ -7,10 +7,13 @@ ClickException.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.client.blocking_cluster import ATTEMPTS_MAX, attempts
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import (
     k10_find_coordinator,
@@ -21,8 +24,10 @@ from headrace.broker.wire.api import (
 )
 from headrace.broker.wire.client.view import NO_LEADER, by_leader
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.cli.cluster_admin import ClusterAdmin
+from headrace.cli.broker_answers import Silence
+from headrace.cli.cluster_admin import ELSEWHERE, ClusterAdmin
 from headrace.cli.hanging_transactions import Described, ProducerState
+from headrace.cli.shared import some_missing
 
 FIND_VERSION, MARKERS_VERSION, PRODUCERS_VERSION, DESCRIBE_VERSION, LIST_VERSION = 4, 1, 0, 0, 1
 TRANSACTION = 1
@@ -31,6 +36,21 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 ASKED_COUNT_MAX = 1_000
 # A leader that never heard of a coordinator takes any coordinator's word.
 NO_COORDINATOR_EPOCH, FIRST_COORDINATOR_EPOCH = -1, 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Transactional ids, and why brokers that may coordinate further ones do not answer."""
+
+    rows: list[dict[str, Any]]
+    silent: Mapping[int, str]
+
+    def whole(self) -> list[dict[str, Any]]:
+        """All of them; raises ClickException where some may be missing."""
+        if self.silent:
+            reasons = ", ".join(f"broker {key} does not answer ({why})" for key, why in self.silent.items())
+            raise some_missing("list transactions", f"{reasons}; see that all run, then ask again")
+        return self.rows
 
 
 class TransactionAdmin:
@@ -46,7 +66,7 @@ class TransactionAdmin:
 
     def listed(
         self, *, states: Sequence[str] = (), producer_ids: Iterable[int] = (), longer_than_ms: int = -1
-    ) -> list[dict[str, Any]]:
+    ) -> Listing:
         """The transactional ids of all brokers that are alive, in order, as far as the filters let them in.
 
         Brokers measure a duration from a transaction's beginning whether it has ended or not: of these only open ones are told.
@@ -56,34 +76,23 @@ class TransactionAdmin:
             "producer_id_filters": list(producer_ids),
             "duration_filter": longer_than_ms,
         }
-        found = []
-        for broker_id in self._cluster.cluster([]).addresses:
-            answer = self._answer(broker_id, message)
-            if answer["unknown_state_filters"]:
-                raise click.ClickException(
-                    f"list transactions: there is no state {', '.join(answer['unknown_state_filters'])}."
-                )
-            found += [
-                {
-                    "transactional_id": each["transactional_id"],
-                    "coordinator": broker_id,
-                    "producer_id": each["producer_id"],
-                    "state": each["transaction_state"],
-                }
-                for each in answer["transaction_states"]
-                if longer_than_ms < 0 or each["transaction_state"] in OPEN_STATES
-            ]
-        return sorted(found, key=lambda each: each["transactional_id"])
-
-    def _answer(self, broker_id: int, message: dict[str, Any]) -> dict[str, Any]:
-        def attempt() -> dict[str, Any]:
-            link = self._cluster.broker(broker_id)
-            answer: dict[str, Any] = link.ask(k66_list_transactions.API, LIST_VERSION, message)
-            if answer["error_code"]:
-                raise error_of(answer["error_code"])
-            return answer
-
-        return self._cluster.asked(f"list transactions of broker {broker_id}", attempt)
+        answers = self._cluster.each(lambda _, link: _listed_by(link, message))
+        rows = [
+            {
+                "transactional_id": each["transactional_id"],
+                "coordinator": broker_id,
+                "producer_id": each["producer_id"],
+                "state": each["transaction_state"],
+            }
+            for broker_id, found in answers.items()
+            if not isinstance(found, Silence)
+            for each in found
+            if longer_than_ms < 0 or each["transaction_state"] in OPEN_STATES
+        ]
+        return Listing(
+            rows=sorted(rows, key=lambda each: each["transactional_id"]),
+            silent={key: found.reason for key, found in answers.items() if isinstance(found, Silence)},
+        )
 
     def described(self, transactional_id: str) -> Described | None:
         """What its coordinator says of an id; None where it knows none of that name."""
@@ -108,7 +117,7 @@ class TransactionAdmin:
         names = {
             each["transactional_id"]
             for first in range(0, len(wanted), ASKED_COUNT_MAX)
-            for each in self.listed(producer_ids=wanted[first : first + ASKED_COUNT_MAX])
+            for each in self.listed(producer_ids=wanted[first : first + ASKED_COUNT_MAX]).whole()
         }
         found = (self.described(name) for name in sorted(names))
         return [each for each in found if each is not None]
@@ -186,6 +195,22 @@ class TransactionAdmin:
         if found["error_code"]:
             raise error_of(found["error_code"], found["error_message"] or "")
         return int(found["node_id"])
+
+
+def _listed_by(link: BlockingLink, message: dict[str, Any]) -> list[dict[str, Any]]:
+    """What one broker tells, once it has loaded what it coordinates."""
+    for _ in attempts(ATTEMPTS_MAX):
+        answer = link.ask(k66_list_transactions.API, LIST_VERSION, message)
+        if answer["error_code"] not in ELSEWHERE:
+            break
+    if answer["error_code"]:
+        raise error_of(answer["error_code"])
+    if answer["unknown_state_filters"]:
+        raise click.ClickException(
+            f"list transactions: there is no state {', '.join(answer['unknown_state_filters'])}."
+        )
+    found: list[dict[str, Any]] = answer["transaction_states"]
+    return found
 
 
 def _described(state: dict[str, Any], coordinator: int) -> Described:

@@ -15,6 +15,7 @@ import click
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.cli.broker_answers import TIMEOUT_SECONDS
 from headrace.cli.cluster_admin import ClusterAdmin
 from headrace.cli.hanging_transactions import Described, ProducerState, hanging, overdue
 from headrace.cli.shared import bootstrap_option, json_option, print_rows, say
@@ -37,7 +38,7 @@ def transactions() -> None:
 
 @contextmanager
 def _asking(bootstrap: Bootstrap) -> Iterator[TransactionAdmin]:
-    with ClusterAdmin(bootstrap, "headrace-transactions") as cluster:
+    with ClusterAdmin(bootstrap, "headrace-transactions", timeout_seconds=TIMEOUT_SECONDS) as cluster:
         yield TransactionAdmin(cluster)
 
 
@@ -59,10 +60,15 @@ def _asking(bootstrap: Bootstrap) -> Iterator[TransactionAdmin]:
 def list_transactions(
     states: tuple[str, ...], longer_than_ms: int | None, bootstrap: Bootstrap, as_json: bool
 ) -> None:
-    """Print all transactional ids with their coordinator, producer and state."""
+    """Print all transactional ids with their coordinator, producer and state.
+
+    Exit 1 when a broker did not tell of those that it coordinates.
+    """
     with _asking(bootstrap) as admin:
         longer_than_ms = -1 if longer_than_ms is None else longer_than_ms
-        _show(admin.listed(states=states, longer_than_ms=longer_than_ms), "no transactions", as_json=as_json)
+        found = admin.listed(states=states, longer_than_ms=longer_than_ms)
+    _show(found.rows, "no transactions", as_json=as_json)
+    found.whole()
 
 
 @transactions.command(epilog="Example: headrace transactions describe orders-1 --bootstrap 127.0.0.1:9092")

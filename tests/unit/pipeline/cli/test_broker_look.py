@@ -10,7 +10,7 @@ from scripted_broker import API_VERSIONS, scripted_broker, versions
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.wire.client.view import Address
-from headrace.cli import broker_look
+from headrace.cli import broker_answers
 from headrace.cli.broker_look import BrokerLook, look_at
 
 DESCRIBE_CONFIGS, DESCRIBE_LOG_DIRS = 32, 35
@@ -48,7 +48,7 @@ def test_engine_release_and_failed_directories_are_told(
 
 
 def test_brokers_that_hang_are_waited_for_together_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_look, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(broker_answers, "TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as hanging:
         address: Address = hanging.getsockname()
         found = look_at({1: address, 2: address})

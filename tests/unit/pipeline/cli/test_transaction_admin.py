@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 from scripted_broker import API_VERSIONS, scripted_broker
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.errors import ErrorCode
+from headrace.cli import broker_answers
 from headrace.cli.cluster_admin import ClusterAdmin
 from headrace.cli.hanging_transactions import ProducerState
 from headrace.cli.transaction_admin import TransactionAdmin
+from headrace.cli.transactions import transactions
 
 METADATA, FIND, MARKERS, PRODUCERS, DESCRIBE, LIST = 3, 10, 27, 61, 65, 66
 VERSIONS = {METADATA: 12, FIND: 4, MARKERS: 1, PRODUCERS: 0, DESCRIBE: 0, LIST: 1}
 
 
 class Coordinator:
-    """The only broker. It has one transactional id, and is loading when it is asked first."""
+    """The only broker, or beside one that hangs. It has one transactional id, and is loading when it is asked first."""
 
     def __init__(self) -> None:
         self.address = ("", 0)
         self.refusals = 1
         self.marker_error = ErrorCode.NONE
         self.states = {"t": "Ongoing"}
+        self.hanging: tuple[str, int] | None = None
 
     def __call__(self, key: int, message: dict[str, Any]) -> dict[str, Any]:
         if key == API_VERSIONS:
@@ -71,7 +77,8 @@ class Coordinator:
         }
         topic = {"error_code": 0, "name": "orders", "partitions": [partition]}
         topics = [topic] if message["topics"] else []
-        return {"brokers": [broker], "controller_id": 1, "cluster_id": "c", "topics": topics}
+        hanging = [{**broker, "node_id": 2, "port": self.hanging[1]}] if self.hanging else []
+        return {"brokers": [broker, *hanging], "controller_id": 1, "cluster_id": "c", "topics": topics}
 
     def _error(self) -> ErrorCode:
         self.refusals -= 1
@@ -109,7 +116,7 @@ def test_a_coordinator_that_loads_is_asked_again() -> None:
         with ClusterAdmin(Bootstrap("{}:{}".format(*broker.address))) as cluster:
             admin = TransactionAdmin(cluster)
             row = {"transactional_id": "t", "coordinator": 1, "producer_id": 7, "state": "Ongoing"}
-            assert admin.listed() == [row]
+            assert admin.listed().whole() == [row]
             script.refusals = 1
             found = admin.described("t")
             assert found is not None
@@ -127,8 +134,28 @@ def test_only_transactions_that_are_open_have_a_duration() -> None:
         script.address = broker.address
         with ClusterAdmin(Bootstrap("{}:{}".format(*broker.address))) as cluster:
             admin = TransactionAdmin(cluster)
-            assert [row["transactional_id"] for row in admin.listed(longer_than_ms=0)] == ["a", "c"]
-            assert [row["transactional_id"] for row in admin.listed()] == ["a", "b", "c", "d"]
+            assert [row["transactional_id"] for row in admin.listed(longer_than_ms=0).rows] == ["a", "c"]
+            assert [row["transactional_id"] for row in admin.listed().rows] == ["a", "b", "c", "d"]
+
+
+def test_transactions_of_a_broker_that_hangs_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_answers, "TIMEOUT_SECONDS", 0.2)
+    script = Coordinator()
+    script.refusals = 0
+    with socket.create_server(("127.0.0.1", 0)) as hanging, scripted_broker(script) as broker:
+        script.address, script.hanging = broker.address, hanging.getsockname()
+        where = ["--bootstrap", "{}:{}".format(*broker.address)]
+        done = CliRunner().invoke(transactions, ["list", "--json", *where])
+        with (
+            ClusterAdmin(Bootstrap(where[1])) as cluster,
+            pytest.raises(click.ClickException, match="broker 2"),
+        ):
+            TransactionAdmin(cluster).of_producers([7])
+    assert (done.exit_code, [row["transactional_id"] for row in json.loads(done.stdout)]) == (1, ["t"])
+    assert done.stderr == (
+        "Error: list transactions: some may be missing, since broker 2 does not answer (timed out); "
+        "see that all run, then ask again.\n"
+    )
 
 
 def test_a_partition_that_is_not_there_is_named() -> None:
