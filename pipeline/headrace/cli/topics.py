@@ -13,6 +13,7 @@ from rich.text import Text
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.asking import CHANGE_SECONDS_MAX, admin_client, asked, failure
 from headrace.cli.cluster_status import named
+from headrace.cli.controller_watch import controller_of, watched
 from headrace.cli.reassign import reassign
 from headrace.cli.shared import (
     TIMEOUT_SECONDS,
@@ -143,8 +144,11 @@ def create(
     """Create a topic."""
     new_topic = NewTopic(topic, partitions, replication_factor, config=parse_settings(settings))
     admin = admin_client(bootstrap)
+    what = f"create topic {topic}"
+    controller = controller_of(admin, what)
     future = admin.create_topics([new_topic], request_timeout=CHANGE_SECONDS_MAX)[topic]
-    asked(f"create topic {topic}", future.result)
+    doubt = "the topic may be created all the same, and `headrace topics list` shows it then"
+    asked(what, lambda: watched(future, controller, bootstrap, what, doubt))
     say({"topic": topic, "created": True}, f"created {topic} with {partitions} partitions", as_json=as_json)
 
 
@@ -161,13 +165,17 @@ def delete(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
     if moving:
         click.echo(f"{topic} goes once its partitions have moved ({named(moving)}): {SHOW}", err=True)
     admin = admin_client(bootstrap)
+    what = f"delete topic {topic}"
+    controller = controller_of(admin, what)
     seconds = DELETION_SECONDS_MAX
     asked_s = {"operation_timeout": seconds, "request_timeout": seconds + TIMEOUT_SECONDS}
+    future = admin.delete_topics([topic], **asked_s)[topic]
+    doubt = "the topic may be deleted all the same, and `headrace topics list` shows it until then"
     try:
-        admin.delete_topics([topic], **asked_s)[topic].result()
+        watched(future, controller, bootstrap, what, doubt)
     except KafkaException as error:
         if error.args[0].name() != "REQUEST_TIMED_OUT":
-            raise failure(f"delete topic {topic}", error) from error
+            raise failure(what, error) from error
         raise click.ClickException(
             f"{topic} is {MARKED}, and still there after {seconds:.0f} s: `{SHOW}` shows the partitions that it waits for."
         ) from error

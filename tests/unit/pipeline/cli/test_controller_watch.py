@@ -1,0 +1,62 @@
+"""A controller that hangs is told of long before a change of topics would time out, and one that is busy is waited for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from scripted_cluster import BROKER_ID, bootstrap_of, scripted_cluster
+
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.cli import broker_answers, controller_watch
+from headrace.cli.controller_watch import watched
+from headrace.cli.topics import topics
+
+CREATE_TOPICS, DELETE_TOPICS, MOVES = 19, 20, 46
+
+
+@pytest.fixture(autouse=True)
+def look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_watch, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(broker_answers, "TIMEOUT_SECONDS", 0.5)
+
+
+@pytest.mark.parametrize("verb", ["create", "delete"])
+def test_a_controller_that_hangs_is_named_and_what_it_may_have_done(verb: str) -> None:
+    ended = threading.Event()
+
+    def hang(_: dict[str, Any]) -> dict[str, Any]:
+        ended.wait(30)
+        return {}
+
+    answers = {
+        MOVES: lambda _: {"error_message": None, "topics": []},
+        CREATE_TOPICS: hang,
+        DELETE_TOPICS: hang,
+    }
+    with scripted_cluster({"t": 1}, answers) as broker:
+        began = time.monotonic()
+        done = CliRunner().invoke(topics, [verb, "t", "--bootstrap", bootstrap_of(broker)])
+        seconds = time.monotonic() - began
+        ended.set()
+    shows = "it then" if verb == "create" else "it until then"
+    assert done.stderr == (
+        f"Error: {verb} topic t: the controller, broker {BROKER_ID}, does not answer (timed out); "
+        f"the topic may be {verb}d all the same, and `headrace topics list` shows {shows}.\n"
+    )
+    assert (done.exit_code, seconds < 10) == (1, True)
+
+
+def test_a_controller_that_is_busy_is_waited_for() -> None:
+    change: Future[str] = Future()
+    threading.Timer(0.7, change.set_result, ["made"]).start()
+    with scripted_cluster({}, {}) as broker:
+        host, port = broker.address
+        controller: Any = SimpleNamespace(id=BROKER_ID, host=host, port=port)
+        assert watched(change, controller, Bootstrap(bootstrap_of(broker)), "create topic t", "") == "made"
+        assert len(broker.asked) > 1
