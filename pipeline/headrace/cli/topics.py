@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 import click
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import ConfigResource, NewTopic
+from confluent_kafka.admin import ConfigEntry, ConfigResource, NewTopic
 from rich.text import Text
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.asking import CHANGE_SECONDS_MAX, admin_client, asked, failure
+from headrace.cli.cluster_admin import ZooKeeperSilentError
 from headrace.cli.cluster_status import named
 from headrace.cli.controller_watch import controller_of, watched
 from headrace.cli.reassign import reassign
@@ -30,6 +33,9 @@ from headrace.cli.topic_deletion import MARKED, doomed_topics, is_marked, moving
 
 DELETION_SECONDS_MAX: Final = 50.0
 """How long a topic may take to be deleted before its deletion is said to wait."""
+
+DESCRIPTION_SECONDS: Final = 3.0
+"""What brokers have to look up in ZooKeeper what was set for one topic."""
 
 SHOW: Final = "headrace topics reassign show"
 
@@ -73,7 +79,7 @@ def list_topics(bootstrap: Bootstrap, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
-    """Print a topic's partitions and the configuration that was set for it.
+    """Print a topic's partitions and the configuration that was set for it; exit 1 when nobody tells the latter.
 
     Replicas out of sync and partitions without a leader are marked; a topic that is deleted once its partitions have moved
     is said to be marked for deletion.
@@ -94,25 +100,36 @@ def describe(topic: str, bootstrap: Bootstrap, as_json: bool) -> None:
         for each in sorted(view.partitions.values(), key=lambda each: each.id)
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    answer = asked(
-        "describe topic",
-        admin.describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource].result,
-    )
-    configuration = {
-        name: entry.value
-        for name, entry in sorted(answer.items())
-        if not (entry.is_default or entry.is_read_only)
-    }
+    configs = admin.describe_configs([resource], request_timeout=DESCRIPTION_SECONDS)[resource]
     marked = is_marked(topic, doomed_topics(bootstrap))
+    configuration = _configuration(configs)
     if as_json:
         found = {"topic": topic, "partitions": partitions, "configuration": configuration}
         click.echo(json.dumps({**found, "marked_for_deletion": marked}))
-        return
-    if marked:
-        click.echo(f"{MARKED}: it goes once its partitions have moved (headrace topics reassign show)")
-    print_rows([_marked(partition) for partition in partitions])
-    for name, value in configuration.items():
-        click.echo(f"{name}={value}")
+    else:
+        if marked:
+            click.echo(f"{MARKED}: it goes once its partitions have moved (headrace topics reassign show)")
+        print_rows([_marked(partition) for partition in partitions])
+        for name, value in (configuration or {}).items():
+            click.echo(f"{name}={value}")
+    if configuration is None:
+        silent = ZooKeeperSilentError("DescribeConfigs", DESCRIPTION_SECONDS)
+        raise click.ClickException(f"the configuration of {topic} is not known: {silent.message}")
+
+
+def _configuration(answer: Future[Mapping[str, ConfigEntry]]) -> dict[str, str | None] | None:
+    """What was set for a topic; None where brokers, which look into ZooKeeper for it, do not answer."""
+    try:
+        entries = answer.result()
+    except KafkaException as error:
+        if error.args[0].name() != "_TIMED_OUT":
+            raise failure("describe topic", error) from error
+        return None
+    return {
+        name: entry.value
+        for name, entry in sorted(entries.items())
+        if not (entry.is_default or entry.is_read_only)
+    }
 
 
 @topics.command(
