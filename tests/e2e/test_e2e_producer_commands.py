@@ -144,6 +144,22 @@ def test_a_message_may_be_a_tombstone_with_headers_in_a_partition(broker: DevClu
     assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (2, b"Error: --header a: write NAME=VALUE.")
 
 
+def test_headers_are_printed_as_json(broker: DevCluster) -> None:
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap})
+    producer.produce("headed", b"v", headers=[("a", "ké".encode()), ("a", b""), ("b", b"\xff"), ("c", None)])
+    producer.produce("headed", b"w")
+    assert producer.flush(20) == 0
+    lines = run(broker, "consume", "headed", "--max", "2", "--timeout", "20", "--json").stdout.splitlines()
+    headed, bare = (json.loads(line)["headers"] for line in lines)
+    assert headed == [
+        {"name": "a", "value": "ké"},
+        {"name": "a", "value": ""},
+        {"name": "b", "value": r"\xff", "value_base64": "/w=="},
+        {"name": "c", "value": None},
+    ]
+    assert bare == []
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_was_read_before_an_interruption_is_published_and_told(
     broker: DevCluster, number: signal.Signals

@@ -100,7 +100,8 @@ def consume(
     Goes on until --max, --timeout, SIGTERM or Ctrl-C. Exit 1 when --max messages did not come before --timeout, and at the
     first record that does not decode (without --skip-bad).
 
-    Bytes that are no UTF-8 are printed as \\xNN; with --json they are beside that in base64, as key_base64 and value_base64.
+    Bytes that are no UTF-8 are printed as \\xNN; with --json they are beside that in base64, as key_base64 and value_base64,
+    and so are values of headers, which only --json prints.
     With --registry, times are printed as ISO 8601; one before the year 1 or after 9999 as its milliseconds since 1970.
     """
     if skip_bad and not registry:
@@ -236,6 +237,7 @@ def _line(message: Message, decode: Decode, *, as_json: bool) -> str:
         "value": value if message.value() is not None else None,
         **_base64("key", message.key()),
         **(_base64("value", message.value()) if decode is _text else {}),
+        "headers": _headers(message),
     }
     return _json(record)
 
@@ -261,6 +263,23 @@ def _finite(value: Any) -> Any:
 
 def _text(value: bytes | None) -> str:
     return (value or b"").decode("utf-8", "backslashreplace")
+
+
+def _headers(message: Message) -> list[dict[str, Any]] | None:
+    """Names and values in their order; None: a name is no UTF-8, and the client tells nothing of such headers."""
+    try:
+        found: Any = message.headers() or []
+    except (SystemError, UnicodeDecodeError):
+        return None
+    return [_header(name, value) for name, value in found]
+
+
+def _header(name: str, value: bytes | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": None if value is None else _text(value),
+        **_base64("value", value),
+    }
 
 
 def _base64(name: str, value: bytes | None) -> dict[str, str]:

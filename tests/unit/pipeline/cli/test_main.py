@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from scripted_cluster import bootstrap_of, scripted_cluster
 
-from headrace.cli.consume import _avro_decoder, _json
+from headrace.cli.consume import _avro_decoder, _headers, _json
 from headrace.cli.main import main
 from headrace.events.registry_address import RegistryAddress
 
@@ -155,3 +155,14 @@ def test_what_json_has_no_number_for_is_a_text() -> None:
     found = {"a": [math.nan, 1.5], "b": {"c": -math.inf}, "d": math.inf, "e": b"\x00"}
     told = json.loads(_json(found), parse_constant=pytest.fail)
     assert told == {"a": ["NaN", 1.5], "b": {"c": "-Infinity"}, "d": "Infinity", "e": "AA=="}
+
+
+def test_a_message_with_a_header_whose_name_is_no_utf_8_is_printed_without_headers() -> None:
+    """The client raises so."""
+
+    class Odd:
+        def headers(self) -> None:
+            raise SystemError("returned a result with an exception set")
+
+    odd: Any = Odd()
+    assert _headers(odd) is None
