@@ -18,6 +18,7 @@ from load_helpers import EVENT, EVENT_ID, GARBAGE, create_topic, event, framed, 
 from processes import DevCluster, eventually, free_port
 from registry_process import RegistryProcess
 
+from headrace.cli import produce
 from headrace.events.avro_schemas import schema_text
 from headrace.producer import Producer
 
@@ -142,6 +143,21 @@ def test_a_message_may_be_a_tombstone_with_headers_in_a_partition(broker: DevClu
     assert messages[0].headers() == [("a", b"b=c"), ("d", b"")]
     wrong = run(broker, "produce", "formed", "--header", "a", stdin=b"")
     assert (wrong.returncode, wrong.stderr.splitlines()[-1]) == (2, b"Error: --header a: write NAME=VALUE.")
+
+
+def test_a_line_that_is_too_long_ends_the_reading(
+    broker: DevCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "MESSAGE_LINE_SIZE_MAX", 4)
+    here = ("--bootstrap", broker.bootstrap)
+    done = headrace("produce", "short", "--json", *here, stdin="abc\nab\nabcd\nmore\n")
+    assert json.loads(done.stdout) == {"topic": "short", "acknowledged": 2, "failed": 0}
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Error: Line 3 is longer than 4 bytes: shorten it, and publish what stands from it on.\n",
+    )
+    consumed = headrace("consume", "short", "--max", "2", "--timeout", "20", *here)
+    assert consumed.stdout.split() == ["abc", "ab"]
 
 
 def test_headers_are_printed_as_json(broker: DevCluster) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any, BinaryIO, Final
 
@@ -26,6 +27,9 @@ DEFAULTS: Final = {
     "topic.metadata.propagation.max.ms": 5000,
     "log_level": 0,
 }
+MESSAGE_LINE_SIZE_MAX: Final = 64 * 1024 * 1024
+"""Bytes of a line, its end included; topics take a MiB unless they are told otherwise."""
+
 PARTITION_OF_KEY: Final = -1
 """librdkafka's: any, where there is no key."""
 
@@ -111,6 +115,8 @@ def produce(
 ) -> None:
     """Publish each line as one message; exit 1 when any was not acknowledged.
 
+    A line of more than 64 MiB ends the reading.
+
     Ctrl-C and SIGTERM end the reading: what was read until then is published and told, with exit code 130.
     """
     form = _form(key_separator, null, headers, partition)
@@ -133,9 +139,16 @@ def produce(
     except KafkaException as error:
         raise click.UsageError(f"{error.args[0].str()}.") from error
     is_interrupted = False
+    wrong = []
     _heed(_interrupt)
     try:
-        for line in source:
+        for number, line in enumerate(_lines(source), 1):
+            if len(line) > MESSAGE_LINE_SIZE_MAX:
+                wrong.append(
+                    f"Line {number} is longer than {MESSAGE_LINE_SIZE_MAX} bytes: "
+                    "shorten it, and publish what stands from it on."
+                )
+                break
             _publish(producer, topic, form.message(line.rstrip(b"\r\n")), deliveries)
         _heed(signal.SIG_IGN)
     except KeyboardInterrupt:
@@ -149,9 +162,16 @@ def produce(
     else:
         click.echo(f"{deliveries.acknowledged} messages acknowledged in {topic}", err=True)
     if failed:
-        raise click.ClickException(deliveries.sentence())
+        wrong.append(deliveries.sentence())
+    if wrong:
+        raise click.ClickException(" ".join(wrong))
     if is_interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _lines(source: BinaryIO) -> Iterator[bytes]:
+    """The lines with their ends; of one that is too long the beginning, by one byte too long."""
+    return iter(partial(source.readline, MESSAGE_LINE_SIZE_MAX + 1), b"")
 
 
 def _heed(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
