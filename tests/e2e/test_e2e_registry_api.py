@@ -80,6 +80,26 @@ def test_confluents_client_registers_finds_checks_and_deletes(registry: Registry
     assert "things" not in client.get_subjects()
 
 
+def test_lists_are_told_in_pages(registry: RegistryProcess) -> None:
+    client = client_of(registry)
+    for subject in ("pages-a", "pages-b", "pages-c"):
+        client.register_schema(subject, Schema(V1, "AVRO"))
+    client.register_schema("pages-b", Schema(V2, "AVRO"))
+    assert client.get_subjects("pages-", offset=1, limit=1) == ["pages-b"]
+    assert client.get_subjects(":*:pages-", offset=1) == ["pages-b", "pages-c"]
+    assert (client.get_versions("pages-b", limit=1), client.get_versions("pages-b", offset=9)) == ([1], [])
+
+    def listed(query: str) -> list[tuple[str, int]]:
+        found = requests.get(f"{registry.url}/schemas?subjectPrefix=pages-&{query}", timeout=20).json()
+        return [(each["subject"], each["version"]) for each in found]
+
+    assert listed("offset=1&limit=2") == [("pages-b", 1), ("pages-b", 2)]
+    assert listed("latestOnly=true&offset=1") == [("pages-b", 2), ("pages-c", 1)]
+    refused = requests.get(registry.url + "/schemas?limit=some", timeout=20)
+    assert (refused.status_code, refused.json()["message"]) == (400, "limit is 'some': write a whole number")
+    assert requests.get(registry.url + "/subjects?offset=-1", timeout=20).status_code == 400
+
+
 def test_every_answer_is_json_of_the_media_type_also_to_an_unknown_path(registry: RegistryProcess) -> None:
     for method, path, status in (
         ("GET", "/", 200),

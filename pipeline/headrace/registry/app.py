@@ -7,9 +7,10 @@ Every answer of the API, also to an unknown path, is JSON of the registry's medi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote
 
 from starlette.applications import Starlette
@@ -33,6 +34,7 @@ MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 BODY_SIZE_MAX: Final = 900_000
 """A schema must fit into one message of 1 MiB, the brokers' default."""
 
+T = TypeVar("T")
 Endpoint = Callable[[Registry, Request], Awaitable[Any]]
 
 
@@ -119,13 +121,19 @@ async def _versions_of_id(registry: Registry, request: Request) -> Any:
     return registry.read().usages(_id(request), deleted=_flag(request, "deleted"))
 
 
+async def _schemas(registry: Registry, request: Request) -> Any:
+    deleted, latest_only = _flag(request, "deleted"), _flag(request, "latestOnly")
+    found = registry.read().schemas(deleted=deleted, prefix=_prefix(request), latest_only=latest_only)
+    return _page(request, found)
+
+
 async def _subjects(registry: Registry, request: Request) -> Any:
-    prefix = request.query_params.get("subjectPrefix", "")
-    return registry.read().subjects(deleted=_flag(request, "deleted"), prefix=prefix)
+    found = registry.read().subjects(deleted=_flag(request, "deleted"), prefix=_prefix(request))
+    return _page(request, found)
 
 
 async def _versions(registry: Registry, request: Request) -> Any:
-    return registry.read().versions(_subject(request), deleted=_flag(request, "deleted"))
+    return _page(request, registry.read().versions(_subject(request), deleted=_flag(request, "deleted")))
 
 
 async def _version(registry: Registry, request: Request) -> Any:
@@ -211,6 +219,7 @@ async def _compatibility(registry: Registry, request: Request) -> Any:
 
 ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("GET", "/", _root),
+    ("GET", "/schemas", _schemas),
     ("GET", "/schemas/types", _types),
     ("GET", "/schemas/ids/{id}", _schema_by_id),
     ("GET", "/schemas/ids/{id}/schema", _schema_text_by_id),
@@ -265,6 +274,26 @@ def _id(request: Request) -> int:
 
 def _flag(request: Request, name: str) -> bool:
     return request.query_params.get(name, "false").lower() == "true"
+
+
+def _prefix(request: Request) -> str:
+    """What subjects begin with. Confluent's tools ask for those of all contexts with :*: before it; here is only one."""
+    return request.query_params.get("subjectPrefix", "").removeprefix(":*:")
+
+
+def _page(request: Request, found: list[T]) -> list[T]:
+    """What offset and limit leave of a list; a limit below 1 is none."""
+    offset, limit = _number(request, "offset", 0), _number(request, "limit", -1)
+    if offset < 0:
+        raise RegistryError(400, 400, f"offset is {offset}: write 0 or more")
+    return found[offset : offset + limit if limit > 0 else None]
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, str(default))
+    if not re.fullmatch("-?[0-9]{1,10}", text):
+        raise RegistryError(400, 400, f"{name} is {text!r}: write a whole number")
+    return int(text)
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -159,6 +159,16 @@ class Machine:
             raise errors.subject_not_found(subject)
         return found
 
+    def schemas(
+        self, *, deleted: bool = False, prefix: str = "", latest_only: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return all versions of subjects, or of each the latest, in the order of subjects and versions."""
+        return [
+            _described(self._catalog.versions(subject)[version].stored)
+            for subject in self.subjects(deleted=deleted, prefix=prefix)
+            for version in self.versions(subject, deleted=deleted)[-1 if latest_only else 0 :]
+        ]
+
     def version(self, subject: str, version: str, *, deleted: bool = False) -> dict[str, Any]:
         """Return a version by number or `latest`."""
         return _described(self._version(subject, version, deleted=deleted))

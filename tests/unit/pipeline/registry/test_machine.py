@@ -329,6 +329,23 @@ def test_a_number_below_the_highest_is_not_given_again() -> None:
     assert registry.machine.versions("s") == [2, 3]
 
 
+def test_schemas_are_listed_by_subject_and_version() -> None:
+    registry = Registry()
+    for subject, text in (("b", V1), ("a", V1), ("a", V2), ("gone", V1)):
+        registry.register(subject, text)
+    registry.write(registry.machine.decide_delete_version("a", "2", permanent=False))
+    registry.write(registry.machine.decide_delete_subject("gone", permanent=False))
+
+    def listed(**wanted: Any) -> list[tuple[str, int]]:
+        return [(each["subject"], each["version"]) for each in registry.machine.schemas(**wanted)]
+
+    assert listed() == [("a", 1), ("b", 1)]
+    assert listed(deleted=True) == [("a", 1), ("a", 2), ("b", 1), ("gone", 1)]
+    assert listed(latest_only=True) == [("a", 1), ("b", 1)]
+    assert listed(latest_only=True, deleted=True, prefix="a") == [("a", 2)]
+    assert registry.machine.schemas(prefix="b") == [registry.machine.version("b", "1")]
+
+
 def test_references_resolve_and_protect_what_they_refer_to() -> None:
     registry = Registry()
     machine = registry.machine
