@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -82,7 +83,42 @@ def checked_client_config(config: object) -> dict[str, Any]:
     for name, advice in _NOT_HERE.items():
         if name in config:
             raise ValueError(f"client_config has {name}: {advice}")
+    for name, value in config.items():
+        _check_client_value(name, value)
     found = dict(config)
     if _DELIVERY_ALIAS in found:
         found[DELIVERY_KEY] = found.pop(_DELIVERY_ALIAS)
     return found
+
+
+def _check_client_value(name: object, value: object) -> None:
+    """No value is shown: it may be a secret. None has librdkafka go by its default."""
+    if not isinstance(name, str):
+        raise ValueError(f"client_config names {shown(name)}: names of librdkafka's settings are text")
+    if name.endswith("_cb") or name == "on_delivery":
+        fits, wanted = callable(value), "a function"
+    elif name == "logger":
+        fits, wanted = callable(getattr(value, "log", None)), "a logging.Logger"
+    elif name == "default.topic.config":
+        fits, wanted = isinstance(value, Mapping), "a dict"
+    else:
+        fits, wanted = value is None or isinstance(value, str | int | float), "text, a number, True or False"
+    if not fits:
+        raise ValueError(f"client_config has {name} as {type(value).__name__}: give {wanted}")
+
+
+def checked_security(security: object) -> Mapping[str, str] | str | os.PathLike[str] | None:
+    """Return it; raises ValueError for what is neither settings nor the path of a file. No value is shown."""
+    if security is None or isinstance(security, str | os.PathLike):
+        return security
+    if not isinstance(security, Mapping):
+        raise ValueError(
+            f"security is of the type {type(security).__name__}: give a dict of Kafka's client settings, or the path "
+            "of a properties file as text or as a Path"
+        )
+    for name, value in security.items():
+        if not isinstance(name, str):
+            raise ValueError(f"security names {shown(name)}: names of Kafka's client settings are text")
+        if not isinstance(value, str):
+            raise ValueError(f"security has {name} as {type(value).__name__}: give text")
+    return security

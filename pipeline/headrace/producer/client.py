@@ -32,6 +32,7 @@ from headrace.producer.arguments import (
     checked_client_config,
     checked_datacenter,
     checked_schemas,
+    checked_security,
     checked_window,
 )
 from headrace.producer.checks import checked_text, shown
@@ -95,7 +96,7 @@ class Producer:
         texts = {**checked_schemas(schemas), MONITORING_TOPIC: schema_text("monitoring_event")}
         window_size_ms = checked_window(window_size_ms)
         config = checked_client_config(client_config)
-        said = client_settings(security)
+        said = client_settings(checked_security(security))
         brokers, registry = _places(bootstrap, registry_url, said)
         encoders = {
             topic: Encoder(

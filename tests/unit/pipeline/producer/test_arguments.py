@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from headrace.producer.arguments import (
     checked_client_config,
     checked_datacenter,
     checked_schemas,
+    checked_security,
     checked_window,
 )
 from headrace.producer.checks import EventError
@@ -73,3 +75,40 @@ def test_a_clients_settings_have_the_time_out_under_one_name_and_nothing_that_is
     for wrong in ([("acks", 1)], {"transactional.id": "a"}, {"bootstrap.servers": "here:1"}):
         with pytest.raises(ValueError, match="client_config"):
             checked_client_config(wrong)
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({3: 1}, r"names 3 \(int\): names of librdkafka's settings are text"),
+        ({"linger.ms": [1]}, "has linger.ms as list: give text, a number, True or False"),
+        ({"acks": b"1"}, "has acks as bytes: give text"),
+        ({"error_cb": 3}, "has error_cb as int: give a function"),
+        ({"on_delivery": "told"}, "has on_delivery as str: give a function"),
+        ({"logger": 3}, "has logger as int: give a logging.Logger"),
+        ({"default.topic.config": 3}, "has default.topic.config as int: give a dict"),
+    ],
+)
+def test_a_setting_of_a_wrong_type_is_named(config: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^client_config {sentence}"):
+        checked_client_config(config)
+    right = {"error_cb": print, "logger": logging.getLogger(), "linger.ms": 0.5, "client.id": None}
+    assert checked_client_config(right) == right
+
+
+@pytest.mark.parametrize(
+    ("security", "sentence"),
+    [
+        (3, "of the type int: give a dict"),
+        (["sasl.mechanism=PLAIN"], "of the type list: give a dict"),
+        (b"client.properties", "of the type bytes: give a dict"),
+        ({3: "SSL"}, r"3 \(int\): names of Kafka's client settings are text"),
+        ({"security.protocol": 3}, "security.protocol as int: give text"),
+        ({"schema.registry.basic.auth.user.info": None}, "as NoneType: give text"),
+    ],
+)
+def test_what_is_no_security_is_refused_and_never_shown(security: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=f"^security .*{sentence}"):
+        checked_security(security)
+    for right in (None, "a.properties", Path("a.properties"), {"security.protocol": "SSL"}):
+        assert checked_security(right) == right

@@ -42,6 +42,7 @@ def opened(spool: Path, **given: Any) -> Producer:
         ({"registry_url": "127.0.0.1:8081"}, "is no URL of a registry"),
         ({"window_size_ms": 0}, "window_size_ms"),
         ({"client_config": {"transactional.id": "a"}}, "client_config"),
+        ({"security": {"security.protocol": 3}}, "security has security.protocol as int: give text"),
     ],
 )
 def test_no_schema_is_registered_where_something_does_not_fit(
