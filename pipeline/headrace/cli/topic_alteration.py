@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.cli.asking import CHANGE_SECONDS_MAX, admin_client, asked
+from headrace.cli.controller_watch import controller_of, watched
 from headrace.cli.shared import (
     TIMEOUT_SECONDS,
     bootstrap_option,
@@ -95,9 +96,9 @@ def alter(
         raise click.UsageError("Say what to change: --set, --unset or --partitions.")
     admin = admin_client(bootstrap)
     change = alteration(topic, _count(admin, topic), _present(admin, topic), wanted, partitions)
-    _make(admin, topic, change, validate_only=True)
+    _make(bootstrap, admin, topic, change, validate_only=True)
     if not dry_run:
-        _make(admin, topic, change, validate_only=False)
+        _make(bootstrap, admin, topic, change, validate_only=False)
     verb = "would have" if dry_run else "has"
     sentence = f"{topic} {verb} {change.words}" if change.words else f"{topic} is so already"
     counts = {"partitions": change.after, "partitions_before": change.before}
@@ -128,14 +129,20 @@ def _present(admin: AdminClient, topic: str) -> dict[str, str]:
     return {name: entry.value for name, entry in entries.items() if entry.source == own}
 
 
-def _make(admin: AdminClient, topic: str, change: Alteration, *, validate_only: bool) -> None:
+def _make(
+    bootstrap: Bootstrap, admin: AdminClient, topic: str, change: Alteration, *, validate_only: bool
+) -> None:
+    what = f"alter topic {topic}"
     how = {"request_timeout": CHANGE_SECONDS_MAX, "validate_only": validate_only}
     if change.configs:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=_entries(change))
-        asked(f"alter topic {topic}", admin.incremental_alter_configs([resource], **how)[resource].result)
+        asked(what, admin.incremental_alter_configs([resource], **how)[resource].result)
     if change.after > change.before:
-        wish = NewPartitions(topic, change.after)
-        asked(f"alter topic {topic}", admin.create_partitions([wish], **how)[topic].result)
+        controller = controller_of(admin, what)
+        future = admin.create_partitions([NewPartitions(topic, change.after)], **how)[topic]
+        grows = "the topic may get its partitions all the same, and `headrace topics list` shows them then"
+        doubt = "nothing was changed" if validate_only else grows
+        asked(what, lambda: watched(future, controller, bootstrap, what, doubt))
 
 
 def _entries(change: Alteration) -> list[ConfigEntry]:

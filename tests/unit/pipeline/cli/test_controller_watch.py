@@ -17,7 +17,7 @@ from headrace.cli import broker_answers, controller_watch
 from headrace.cli.controller_watch import watched
 from headrace.cli.topics import topics
 
-CREATE_TOPICS, DELETE_TOPICS, MOVES = 19, 20, 46
+CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS, MOVES = 19, 20, 32, 37, 46
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +50,32 @@ def test_a_controller_that_hangs_is_named_and_what_it_may_have_done(verb: str) -
         f"the topic may be {verb}d all the same, and `headrace topics list` shows {shows}.\n"
     )
     assert (done.exit_code, seconds < 10) == (1, True)
+
+
+@pytest.mark.parametrize("hangs_at_once", [True, False])
+def test_a_topic_that_shall_grow_is_as_it_was_or_may_grow_all_the_same(hangs_at_once: bool) -> None:
+    ended = threading.Event()
+    configs = {
+        "resource_type": 2,
+        "resource_name": "t",
+        "error_code": 0,
+        "error_message": None,
+        "configs": [],
+    }
+
+    def grow(message: dict[str, Any]) -> dict[str, Any]:
+        if hangs_at_once or not message["validate_only"]:
+            ended.wait(30)
+        return {"results": [{"name": "t", "error_code": 0, "error_message": None}]}
+
+    answers = {DESCRIBE_CONFIGS: lambda _: {"results": [configs]}, CREATE_PARTITIONS: grow}
+    with scripted_cluster({"t": 1}, answers) as broker:
+        command = ["alter", "t", "--partitions", "2", "--bootstrap", bootstrap_of(broker)]
+        done = CliRunner().invoke(topics, command)
+        ended.set()
+    what = "nothing was changed" if hangs_at_once else "the topic may get its partitions all the same"
+    told = f"Error: alter topic t: the controller, broker {BROKER_ID}, does not answer (timed out); {what}"
+    assert (done.exit_code, done.stderr.startswith(told)) == (1, True), done.stderr
 
 
 def test_a_controller_that_is_busy_is_waited_for() -> None:
