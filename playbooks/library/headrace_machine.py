@@ -17,7 +17,13 @@ from typing import Any
 from ansible.module_utils import headrace_machines as machines
 from ansible.module_utils import headrace_marks as marks
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.headrace_managers import Systemd, supervisor_processes, systemd_services
+from ansible.module_utils.headrace_managers import (
+    Systemd,
+    outlived_problem,
+    supervisor_answers,
+    supervisor_processes,
+    systemd_services,
+)
 
 DOCUMENTATION = r"""
 module: headrace_machine
@@ -83,15 +89,6 @@ clock_s:
 SOCKET_PATH_BYTES_MAX = 107 - len(".4194304")
 
 
-def supervisor_answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as connection:
-        try:
-            connection.connect(path)
-        except OSError:
-            return False
-    return True
-
-
 def kept(arguments: dict[str, Any]) -> dict[str, int]:
     """The services that the manager keeps here, each with its process."""
     if arguments["manager"] == "systemd":
@@ -145,8 +142,11 @@ def problems(arguments: dict[str, Any], running: dict[str, int], drained: Collec
             "set headrace_root to a shorter folder."
         ]
     found = programs(arguments) + room(arguments)
+    outlived = outlived_problem(path) if arguments["manager"] == "supervisor" else None
+    found.append(outlived)
     for listener in arguments["listeners"]:
-        if listener["host"] in drained:
+        # What runs on without its supervisord holds its ports, too.
+        if outlived or listener["host"] in drained:
             continue
         service = listener["service"]
         found.append(

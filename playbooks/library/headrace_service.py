@@ -22,7 +22,14 @@ from ansible.module_utils import headrace_marks as marks
 from ansible.module_utils import headrace_reloads as reloads
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import PROBES, complaint, wait_until
-from ansible.module_utils.headrace_managers import Manager, ManagerError, Supervisor, Systemd
+from ansible.module_utils.headrace_managers import (
+    Manager,
+    ManagerError,
+    Outlived,
+    Supervisor,
+    Systemd,
+    supervisor_answers,
+)
 from ansible.module_utils.headrace_writing import (
     FILE_OPTIONS,
     FilesError,
@@ -141,10 +148,22 @@ kept:
 
 # A service that runs and has not answered for this long serves nobody, and needs no turn of its own.
 SILENCE_S_MAX = 10
+# What can be done without the service's manager as well, and on a drained host.
+STOPPING = ("stopped", "absent")
 
 
 class NotServingError(Exception):
     """The service does not answer in time; the message is a sentence with the end of its log."""
+
+
+def manager_of(arguments: dict[str, Any]) -> Manager:
+    name: str = arguments["name"]
+    if arguments["manager"] == "systemd":
+        return Systemd(name)
+    socket: str = arguments["socket"]
+    if arguments["state"] in STOPPING and not supervisor_answers(socket):
+        return Outlived(name, socket, arguments["timeout_s"])
+    return Supervisor(name, socket)
 
 
 class Service:
@@ -153,11 +172,7 @@ class Service:
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.name: str = arguments["name"]
         self.arguments = arguments
-        self.manager: Manager = (
-            Supervisor(self.name, arguments["socket"])
-            if arguments["manager"] == "supervisor"
-            else Systemd(self.name)
-        )
+        self.manager = manager_of(arguments)
         self.found = self.manager.state()
 
     def secrets(self) -> list[dict[str, Any]]:
@@ -457,7 +472,7 @@ def argument_spec() -> dict[str, Any]:
 
 def mark_against(arguments: dict[str, Any]) -> marks.Mark | None:
     """The mark of a drained host, whose services are only ever stopped."""
-    if arguments["mark"] is None or arguments["state"] in ("stopped", "absent"):
+    if arguments["mark"] is None or arguments["state"] in STOPPING:
         return None
     return marks.read(arguments["mark"])
 

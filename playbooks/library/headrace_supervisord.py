@@ -2,7 +2,7 @@
 """Starts and stops the supervisord of one machine, which it knows by its own pid file and by nothing else.
 
 Invariants: a pid file whose process is gone or is no supervisord counts as stopped; stopping ends when the process is gone,
-and with it every program it kept.
+and with it every program it kept, also one that outlived it; none is started beside such programs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import wait_until
+from ansible.module_utils.headrace_managers import outlived, outlived_problem, stop_outlived
 
 DOCUMENTATION = r"""
 module: headrace_supervisord
@@ -76,12 +77,16 @@ def start(arguments: dict[str, str], timeout_s: int) -> str | None:
 
 
 def stop(pid: int, arguments: dict[str, str], timeout_s: int) -> str | None:
-    """Stop supervisord; it removes its pid file before it is gone, so the process itself is waited for."""
-    os.kill(pid, signal.SIGTERM)
-    return wait_until(
+    """Stop supervisord, if there is one; it removes its pid file before it is gone, so the process itself is waited for."""
+    if pid:
+        os.kill(pid, signal.SIGTERM)
+    wrong = wait_until(
         lambda: f"process {pid} still stops its programs" if is_ours(pid, arguments["config"]) else None,
         timeout_s,
     )
+    if wrong is None:
+        stop_outlived(arguments["socket"], timeout_s)
+    return wrong
 
 
 def main() -> None:
@@ -97,16 +102,16 @@ def main() -> None:
         supports_check_mode=True,
     )
     arguments = module.params
+    timeout_s, starts = arguments["timeout_s"], arguments["state"] == "started"
     pid = running_pid(arguments["pid_file"], arguments["config"])
-    changed = (pid == 0) == (arguments["state"] == "started")
+    if starts and pid == 0 and (problem := outlived_problem(arguments["socket"])):
+        module.fail_json(msg=problem)
+    changed = pid == 0 if starts else pid != 0 or bool(outlived(arguments["socket"]))
     wrong = None
     if changed and not module.check_mode:
-        timeout_s = arguments["timeout_s"]
-        wrong = start(arguments, timeout_s) if pid == 0 else stop(pid, arguments, timeout_s)
+        wrong = start(arguments, timeout_s) if starts else stop(pid, arguments, timeout_s)
     if wrong is not None:
-        module.fail_json(
-            msg=f"supervisord is not {arguments['state']} after {arguments['timeout_s']} s: {wrong}."
-        )
+        module.fail_json(msg=f"supervisord is not {arguments['state']} after {timeout_s} s: {wrong}.")
     module.exit_json(changed=changed, pid=pid)
 
 

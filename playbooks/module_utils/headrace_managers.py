@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import glob
 import os
+import signal
+import socket
 import subprocess
 import xmlrpc.client
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, ClassVar, Protocol
+
+from ansible.module_utils.headrace_fingerprint import UnreadableError, environment
+from ansible.module_utils.headrace_health import wait_until
+from ansible.module_utils.headrace_machines import parent_of
 
 FAULT_BAD_NAME = 10
 LOG_TAIL_LINES = 12
@@ -46,17 +54,76 @@ class Manager(Protocol):
         ...
 
 
-def supervisor_rpc(socket: str) -> Any:
+def supervisor_rpc(path: str) -> Any:
     from supervisor.xmlrpc import SupervisorTransport
 
-    transport = SupervisorTransport(None, None, f"unix://{socket}")
+    transport = SupervisorTransport(None, None, f"unix://{path}")
     return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
 
 
-def supervisor_processes(socket: str) -> dict[str, int]:
+def supervisor_answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def supervisor_processes(path: str) -> dict[str, int]:
     """The programs that a supervisord keeps running, or tries to, each with its process, 0 while it has none."""
-    found = supervisor_rpc(socket).getAllProcessInfo()
+    found = supervisor_rpc(path).getAllProcessInfo()
     return {info["name"]: int(info["pid"]) for info in found if info["statename"] in Supervisor.STATES}
+
+
+def outlived(path: str) -> dict[int, str]:
+    """Processes that a supervisord at this socket started and that run on without it, each with its program's name.
+
+    Supervisor tells each program its name and the socket, in the environment, which what that program starts has as well.
+    """
+    found: dict[int, str] = {}
+    if supervisor_answers(path):
+        return found
+    for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        # What another user runs is none that this supervisord started.
+        with suppress(UnreadableError):
+            variables = environment(pid)
+            if variables.get("SUPERVISOR_SERVER_URL") == f"unix://{path}":
+                found[pid] = variables.get("SUPERVISOR_PROCESS_NAME", "")
+    return found
+
+
+def first_of(found: Iterable[int]) -> list[int]:
+    """Those of these processes that none of the others started."""
+    return [pid for pid in found if parent_of(pid) not in found]
+
+
+def outlived_problem(path: str) -> str | None:
+    """What a supervisord that was killed has left running, in a sentence."""
+    found = outlived(path)
+    if not found:
+        return None
+    named = ", ".join(f"{found[pid]} (process {pid})" for pid in first_of(found))
+    return (
+        f"The supervisord of {path} is gone on {socket.gethostname()}, and what it had started runs on: {named}. "
+        "Stop that with playbooks/down.yml, then roll out."
+    )
+
+
+def stop_outlived(path: str, timeout_s: float, name: str | None = None) -> None:
+    """Stop what a supervisord has left running, or one program of it, as supervisor does: what is too slow is killed."""
+
+    def left() -> list[int]:
+        return [pid for pid, program in outlived(path).items() if name in (None, program)]
+
+    def signalled(pids: Iterable[int], number: int) -> None:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    signalled(first_of(left()), signal.SIGTERM)
+    if wait_until(lambda: "it still stops" if left() else None, timeout_s):
+        signalled(left(), signal.SIGKILL)
 
 
 def systemd_services() -> list[str]:
@@ -168,6 +235,21 @@ class Supervisor:
         if info["statename"] == "RUNNING":
             return None
         return f"supervisor says {info['statename']}: {info['spawnerr'] or info['description']}"
+
+
+class Outlived(Supervisor):
+    """One program of a supervisord that is gone: it may run on, and can only be stopped."""
+
+    def __init__(self, name: str, socket: str, timeout_s: float) -> None:
+        super().__init__(name, socket)
+        self.rpc = None
+        self.timeout_s = timeout_s
+
+    def state(self) -> str:
+        return "running" if self.name in outlived(self.socket).values() else "missing"
+
+    def stop(self) -> None:
+        stop_outlived(self.socket, self.timeout_s, self.name)
 
 
 class Systemd:
