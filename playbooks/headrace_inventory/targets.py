@@ -27,16 +27,23 @@ METRICS_PORTS = {
 
 def scrape_targets(groups: Groups, hostvars: HostVars, ports: Mapping[str, int]) -> list[dict[str, Any]]:
     """Prometheus' file of targets, in inventory order; the job is the kind of service, and HTTPS is a label, too."""
-    return [
-        {
-            "targets": [place(kind, hostvars[host], ports)],
-            "labels": {"job": kind, "datacenter": hostvars[host]["headrace_datacenter"], "host": host}
-            | ({"__scheme__": "https"} if scheme(kind, hostvars[host]) == "https" else {}),
-        }
+    services = [
+        target(kind, host, hostvars[host], place(kind, hostvars[host], ports))
         for host in service_hosts(groups)
         for kind in kinds_of(host, groups)
         if kind in METRICS_PORTS
     ]
+    members = [
+        target("mirror", host, hostvars[host], member_place(hostvars[host], ports))
+        for host in groups.get("mirror_member", [])
+    ]
+    return services + members
+
+
+def target(job: str, host: str, variables: Mapping[str, Any], where: str) -> dict[str, Any]:
+    labels = {"job": job, "datacenter": variables["headrace_datacenter"], "host": host}
+    secured = {"__scheme__": "https"} if scheme(job, variables) == "https" else {}
+    return {"targets": [where], "labels": labels | secured}
 
 
 def metrics_pages(
@@ -58,6 +65,12 @@ def place(kind: str, variables: Mapping[str, Any], ports: Mapping[str, int]) -> 
     name = METRICS_PORTS[kind]
     port = variables["headrace_registry_port"] if kind == "registry" else ports[name]
     return f"{address_of(name, variables)}:{port}"
+
+
+def member_place(variables: Mapping[str, Any], ports: Mapping[str, int]) -> str:
+    """ADDRESS:PORT of the metrics of a mirror's member beside another cluster."""
+    port = variables.get("mirror_member_metrics_port", ports["metrics"])
+    return f"{variables['headrace_address']}:{port}"
 
 
 def scheme(kind: str, variables: Mapping[str, Any]) -> str:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
 from inventory_kit import PORTS, good_inventory
 
 from headrace_inventory.addresses import OFFLINE_SERVICES, SERVICES
 from headrace_inventory.targets import METRICS_PORTS, metrics_pages, scrape_targets
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def test_every_service_but_zookeeper_is_scraped_once() -> None:
@@ -38,6 +45,23 @@ def test_a_secured_registry_is_scraped_over_https_and_metrics_where_the_host_ser
     assert found["off-audit-1"]["targets"] == ["192.168.9.1:9405"]
     pages = metrics_pages(["off-registry-1"], hostvars, groups, PORTS)
     assert pages == {"headrace-registry": f"https://{address}:8082/metrics"}
+
+
+def test_members_of_a_mirror_beside_another_cluster_are_scraped_where_they_serve_metrics() -> None:
+    shared: dict[str, Any] = {"headrace_datacenter": "offline", "headrace_address": "10.0.3.21"}
+    hostvars = {"mirror-1": shared, "mirror-2": shared | {"mirror_member_metrics_port": 9504}}
+    labels = {"job": "mirror", "datacenter": "offline"}
+    assert scrape_targets({"mirror_member": list(hostvars)}, hostvars, PORTS) == [
+        {"targets": ["10.0.3.21:9404"], "labels": labels | {"host": "mirror-1"}},
+        {"targets": ["10.0.3.21:9504"], "labels": labels | {"host": "mirror-2"}},
+    ]
+    play = yaml.safe_load((CHECKOUT / "playbooks" / "prometheus.yml").read_text(encoding="utf-8"))[1]
+    assert "mirror_member" in play["hosts"].split(":")
+    jobs = re.findall(
+        r'job=~"(.*?)"', (CHECKOUT / "observability" / "alerts.yml").read_text(encoding="utf-8")
+    )
+    assert jobs
+    assert all("mirror" in each.split("|") for each in jobs)
 
 
 def test_every_kind_of_service_but_zookeeper_has_a_port_for_metrics() -> None:
