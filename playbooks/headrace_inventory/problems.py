@@ -20,6 +20,7 @@ from headrace_inventory import (
     sockets,
     topics,
     warehouses,
+    zookeeper_properties,
 )
 from headrace_inventory import groups as tiers
 from headrace_inventory.addresses import Groups, HostVars
@@ -60,6 +61,7 @@ CHECKS: tuple[Check, ...] = (
     warehouses.further_warehouses,
     warehouses.loads,
     server_properties.server_properties,
+    zookeeper_properties.zookeeper_properties,
 )
 
 

@@ -280,6 +280,18 @@ BROKEN = {
         "Host east-zookeeper-1 has in zookeeper_properties the key dataDir, which follows from headrace_data_dir: take it out "
         "there, and change that.",
     ),
+    "a slip in a key of ZooKeeper's": (
+        change_all(
+            "zookeeper_properties", {"tickTimes": 3000, "server.9": "10.0.0.9:2888:3888", "snapCount": 9}
+        ),
+        "Host east-zookeeper-1 has in zookeeper_properties the key tickTimes, which ZooKeeper does not read there: the nearest "
+        "that it reads is tickTime.",
+    ),
+    "a property of Java's in ZooKeeper's file": (
+        change_variable("off-zookeeper-1", "zookeeper_properties", {"jute.maxbuffer": 4_000_000}),
+        "Host off-zookeeper-1 has in zookeeper_properties the key jute.maxbuffer, which ZooKeeper does not read there: take it "
+        "out, or give what is a property of Java's as -Djute.maxbuffer=VALUE in zookeeper_java_options.",
+    ),
     "a mode that no audit has": (
         change_variable("off-audit-1", "audit_modes", [{"topics": "clicks", "mode": "event"}]),
         "Host off-audit-1 has in audit_modes entry 1 {'topics': 'clicks', 'mode': 'event'}: its mode must be events "
