@@ -11,6 +11,7 @@ from inventory_kit import OWN_TOPICS, Inventory, good_inventory
 from jinja2 import StrictUndefined
 from playbooks_kit import PLAYBOOKS
 
+from headrace_inventory.certificates import names_of
 from headrace_inventory.problems import inventory_problems, limit_problems
 from headrace_inventory.secrets import OPEN, looks_secret
 
@@ -465,6 +466,16 @@ BROKEN = {
 
 def test_a_good_inventory_has_no_problems() -> None:
     assert inventory_problems(*good_inventory()) == []
+
+
+def test_the_offline_datacenter_may_have_a_bootstrap_address_of_its_own() -> None:
+    groups, hostvars = good_inventory()
+    hostvars["off-haproxy-1"] = {**hostvars["off-registry-1"], "headrace_address": "10.9.99.1"}
+    for group in ("all", "offline", "haproxy", "machine", "release"):
+        groups[group].append("off-haproxy-1")
+    assert inventory_problems(groups, hostvars) == []
+    assert "10.9.99.1" in names_of("off-broker-1", groups, hostvars)
+    assert "10.9.99.1" not in names_of("east-broker-1", groups, hostvars)
 
 
 @pytest.mark.parametrize("name", BROKEN)
