@@ -11,7 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Undefined
+from ansible.errors import AnsibleError
+from ansible.parsing.vault import VaultHelper
+from jinja2 import Undefined, UndefinedError
 
 from headrace_inventory.addresses import IDENTITIES, Groups, HostVars, argument_spec, service_hosts, specs
 
@@ -60,14 +62,47 @@ class Defined(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._variables)
 
+    def is_locked(self, name: str) -> bool:
+        """Whether it, or something in it, is encrypted with another password than was given."""
+        self.get(name)
+        return is_locked(self._read.get(name))
+
     def lacks(self, name: str) -> str:
         """What the variable says but for something that is not set, as `'other' is undefined`."""
         value = self._read.get(name)
         return str(value._undefined_message) if isinstance(value, Undefined) else ""
 
 
+def is_locked(value: Any) -> bool:
+    """Ansible has something undefined stand for a value that it cannot decrypt, and raises an error of one within another."""
+    if isinstance(value, Undefined):
+        return VaultHelper.get_ciphertext(value, with_tags=False) is not None
+    try:
+        inner = list(
+            value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+        )
+    except (AnsibleError, UndefinedError) as error:
+        # What else is wrong with it is told by who reads it.
+        return is_locked(getattr(error, "source", None))
+    return any(map(is_locked, inner))
+
+
 def defined(groups: Groups, hostvars: HostVars) -> dict[str, Defined]:
     return {host: Defined(hostvars[host]) for host in groups["all"]}
+
+
+def locked_variables(groups: Groups, hostvars: Mapping[str, Defined]) -> list[str]:
+    """One sentence for each variable of which nobody gave the vault's password."""
+    found: dict[str, list[str]] = {}
+    for host in groups["all"]:
+        for name in sorted(known().keys() & set(hostvars[host])):
+            if hostvars[host].is_locked(name):
+                found.setdefault(name, []).append(host)
+    return [
+        f"{on(hosts)} {has(hosts)} a {name} that is encrypted with another password than was given, or none was: give it in a "
+        "file that --vault-password-file or ANSIBLE_VAULT_PASSWORD_FILE names, or to --ask-vault-pass."
+        for name, hosts in found.items()
+    ]
 
 
 def missing_variables(groups: Groups, hostvars: HostVars) -> list[str]:

@@ -68,6 +68,9 @@ CHECKS: tuple[Check, ...] = (
 def inventory_problems(groups: Groups, hostvars: HostVars) -> list[str]:
     """One sentence for each thing wrong with the inventory."""
     hostvars = options.defined(groups, hostvars)
+    locked = options.locked_variables(groups, hostvars)
+    if locked:
+        return locked
     problems = names.misspelt_groups(groups, hostvars) + names.unknown_variables(groups, hostvars)
     for check in PREREQUISITES:
         found = check(groups, hostvars)

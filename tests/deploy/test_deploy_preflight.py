@@ -68,6 +68,32 @@ def test_a_file_of_variables_that_cannot_be_read_is_named(deployment: Any) -> No
 
 
 @pytest.mark.acceptance
+def test_a_value_in_a_variable_that_cannot_be_decrypted_is_named(deployment: Any, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("the right one\n")
+    encrypt = [
+        str(PROGRAMS / "ansible-vault"),
+        "encrypt_string",
+        f"--vault-password-file={password}",
+        "canary",
+    ]
+    locked = subprocess.run(encrypt, check=True, capture_output=True, text=True).stdout
+    (deployment.inventory / "group_vars" / "offline.yml").write_text(
+        f"registry_users_secret: {locked}\nheadrace_catalog_secret:\n  s3.session-token: {locked}"
+    )
+    password.write_text("the wrong one\n")
+    for options in ((), ("--vault-password-file", str(password))):
+        result = deployment.play("preflight.yml", "--tags", "inventory", *options)
+        assert result.returncode == 1
+        for name in ("registry_users_secret", "headrace_catalog_secret"):
+            assert (
+                f"has a {name} that is encrypted with another password than was given, or none was: give it in a file that "
+                "--vault-password-file or ANSIBLE_VAULT_PASSWORD_FILE names, or to --ask-vault-pass."
+            ) in result.stdout
+        assert "must be" not in result.stdout
+
+
+@pytest.mark.acceptance
 def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
     (deployment.inventory / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
     for playbook in ("site.yml", "down.yml"):
