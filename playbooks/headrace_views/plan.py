@@ -198,7 +198,8 @@ def text_of(plan: Plan, full: bool = False) -> str:
 
 
 def block(title: str, lines: list[str]) -> str:
-    return "\n".join([title, *(f"  {line}" for line in lines)]) if lines else ""
+    """A sentence may have several lines."""
+    return "\n".join([title, *(f"  {line}".replace("\n", "\n  ") for line in lines)]) if lines else ""
 
 
 def sentences(found: list[dict[str, Any]]) -> list[str]:

@@ -201,7 +201,7 @@ def main() -> None:
         module.warn(sentence)
     found = problems(module.params, running, drained)
     if found:
-        module.fail_json(msg=" ".join(found), problems=found, clock_s=clock_s)
+        module.fail_json(msg="\n".join(found), problems=found, clock_s=clock_s)
     left = sorted(set(running) - set(module.params["services"]))
     for name in left:
         module.warn(leftover_sentence(name, module.params["manager"], module.params["socket"]))

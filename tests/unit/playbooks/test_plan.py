@@ -110,9 +110,9 @@ def test_a_drained_host_is_named_and_is_no_change() -> None:
 
 
 def test_a_failure_is_1_whatever_else_would_be_done() -> None:
-    plan = plan_of([broker(), seen("headrace_machine", failed=True, msg="Too little memory.")])
+    plan = plan_of([broker(), seen("headrace_machine", failed=True, msg="Too little memory.\nNo Java.")])
     assert exit_code(plan) == 1
-    assert "h-1  Too little memory." in text_of(plan)
+    assert "  h-1  Too little memory.\n  No Java.\n" in text_of(plan)
     assert summary(plan).startswith("Plan: not whole, since 1 tasks failed;")
 
 
