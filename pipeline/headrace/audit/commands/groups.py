@@ -42,6 +42,8 @@ HEADINGS: Final = (
     "read whole up to",
     "partitions without an offset",
 )
+NAME: Final = re.compile(r"[^][\\*+?(){}|^$]+")
+"""A pattern that is no more than a group's name; a dot is one of a name."""
 Readings = dict[tuple[str, str], Reading]
 
 
@@ -78,7 +80,7 @@ class _Pattern(click.ParamType[re.Pattern[str]]):
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def groups(bootstrap: Bootstrap, wanted: re.Pattern[str], since_ms: int, as_json: bool) -> None:
     """Print what consumer groups have read of the events that this cluster's counter counted, by the offsets that they
-    committed; exit 1 when retention took some before a group had read them.
+    committed; exit 1 when retention took some before a group had read them, or when no group has the one name that is given.
 
     Example: headrace audit groups --groups 'billing|search-.*' --since 6h --bootstrap 127.0.3.1:9092
     """
@@ -105,12 +107,13 @@ class _Cluster:
     since_ms: int
 
     def readings(self, wanted: re.Pattern[str]) -> Readings:
+        groups = [group for group in self.client.groups() if wanted.fullmatch(group)]
+        if not groups and NAME.fullmatch(wanted.pattern):
+            raise click.ClickException(
+                f"There is no group {wanted.pattern!r}: `headrace groups list` shows those there are."
+            )
         counted = self._counted()
-        committed = {
-            group: offsets
-            for group in self.client.groups()
-            if wanted.fullmatch(group) and (offsets := self.client.committed(group))
-        }
+        committed = {group: offsets for group in groups if (offsets := self.client.committed(group))}
         topics = {place.topic for offsets in committed.values() for place in offsets}
         logs = self.client.log_offsets(self.client.partitions(lambda topic: topic in topics))
         found: Readings = {}
