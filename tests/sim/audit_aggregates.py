@@ -55,6 +55,7 @@ class AggregateWorld:
                 self._look()
             if self.random.random() < 0.05:
                 self.ledger = state.from_json(json.loads(json.dumps(state.as_json(self.ledger))))
+        self.now_ms = max(record.at_ms for records in self.inputs for record in records)
         for wait_ms in (60_000, 1_000_000, 1_000_000):
             self._barriers(wait_ms)
             assert self._look() == self.expected

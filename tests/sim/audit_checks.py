@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from audit_simulation import (
     HEARD_MS,
+    WINDOW_MS,
     Pipeline,
     accept_losses,
     faults_of,
@@ -99,8 +101,18 @@ def check_accepted(pipeline: Pipeline, ledger: Ledger) -> None:
     outcome = reconcile.reconcile(ledger, HEARD_MS)
     assert (outcome.verdict, outcome.findings) == (before.verdict, before.findings)
     for stream, at in pipeline.accepted & pipeline.accounted:
+        if pipeline.times[stream, at] >= last_account_ms(pipeline, stream):
+            continue
         until_ms = outcome.watermarks[stream.datacenter, stream.topic]
         assert pipeline.times[stream, at] < until_ms, f"{stream} {at} is accepted and holds {until_ms}"
+
+
+def last_account_ms(pipeline: Pipeline, stream: Stream) -> float:
+    """The window of a killed producer's last account: nobody knows what else was in it, so no watermark passes it."""
+    if stream not in pipeline.killed:
+        return math.inf
+    last_ms = max(pipeline.times[known] for known in pipeline.accounted if known[0] == stream)
+    return last_ms - last_ms % WINDOW_MS
 
 
 def arrived_late(pipeline: Pipeline) -> dict[object, str]:

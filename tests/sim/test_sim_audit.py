@@ -37,7 +37,8 @@ from headrace.audit.ledger.reach import Reach
 from headrace.audit.period import BEGIN_MS, END_MS
 from headrace.audit.windows import EMPTY, Depth, depth, excess, total
 
-SEEDS = range(200)
+SEEDS = (189, *(seed for seed in range(200) if seed != 189))
+"""With 189 first, in which a state that is read again has something that nothing but folding moves on."""
 SEEDS_WITHOUT_FAULTS = range(1000, 1020)
 SEEDS_WITH_HOLES = (2086, *range(2000, 2060))
 """In the first one an account is lost long after a hole, which only its time shows."""

@@ -380,6 +380,8 @@ class Ledger:
             for producer in parcel.copies:
                 self.know(Stream(counter.place.datacenter, counter.place.topic, producer))
         self.copies.held = {counter for counter, found in self.reach.coverage.items() if found.chain}
+        # What changed and was not folded when the state was written is not known any more.
+        self.changes.places |= {counter.place for counter in self.copies.backlog}
 
     def know(self, stream: Stream) -> None:
         known = self.known.setdefault((stream.datacenter, stream.topic), set())
