@@ -28,9 +28,7 @@ from bench.runs import HEADRACE, RawRun, Workshop
 from headrace.audit.page.live import Query, page, parts
 from headrace.load.tables import open_catalog
 
-FIRST = "audit page, 1,000 topics and 10,000 findings: first look"
-UPDATE = "audit page, 1,000 topics and 10,000 findings: update"
-UNSEEN = "audit page that nobody looks at"
+PAGE = "audit page, 1,000 topics, 10,000 findings"
 IDLE_SECONDS, SETTLE_SECONDS = 30.0, 15.0
 WAIT_SECONDS_MAX, POLL_SECONDS = 60.0, 0.1
 STATE = "return document.querySelector('#state')?.textContent ?? ''"
@@ -42,26 +40,25 @@ note = (
     f"{TOPICS:,} topics and {FINDINGS:,} findings in headless Chromium; CPU seconds of the page's server and of the browser's "
     f"main thread together; the page that nobody looks at was looked at once, and idles for {IDLE_SECONDS:.0f} s"
 )
-cells = (FIRST, UPDATE, UNSEEN)
+cells = (PAGE,)
 
 
 def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
     """Runs of the cell and about how long they take."""
     rounds = workshop.effort.rounds
-    return rounds, rounds * (IDLE_SECONDS + SETTLE_SECONDS if cell == UNSEEN else 8.0)
+    return rounds, rounds * (IDLE_SECONDS + SETTLE_SECONDS + 8.0)
 
 
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
-    """Run the wanted cells round by round; a look and an update are measured together."""
+    """Run the cell round by round; its seconds are those of the first look."""
     for number in range(workshop.effort.rounds):
-        if FIRST in wanted or UPDATE in wanted:
-            yield from (run for run in _looks(number) if run.cell in wanted)
-        if UNSEEN in wanted:
-            with workshop.folder("unseen") as data:
-                yield _unseen(number, data)
+        first, update = _looks()
+        with workshop.folder("unseen") as data:
+            yield _unseen(number, data, first, update)
 
 
-def _looks(number: int) -> tuple[RawRun, RawRun]:
+def _looks() -> tuple[float, float]:
+    """CPU seconds of a first look and of an update."""
     view = large_view()
     made = _cpu_of(lambda: page(view, Query()))
     following = changed(view)
@@ -74,20 +71,7 @@ def _looks(number: int) -> tuple[RawRun, RawRun]:
         board.put_up(following)
         _until(lambda: driver.execute_script(COUNT) == "2")
         update = _drawn(driver) - first
-    return _run(FIRST, number, made + first), _run(UPDATE, number, remade + update)
-
-
-def _run(cell: str, number: int, took: float, memory_mib: int = 0) -> RawRun:
-    return RawRun(
-        cell=cell,
-        peer=HEADRACE,
-        round=number,
-        messages=0,
-        bytes=0,
-        seconds=round(took, 4),
-        cpu_seconds=round(took, 4),
-        memory_mib=memory_mib or psutil.Process().memory_info().rss // 2**20,
-    )
+    return made + first, remade + update
 
 
 def _cpu_of(work: Callable[[], object]) -> float:
@@ -127,7 +111,7 @@ def _until(is_so: Callable[[], bool]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def _unseen(number: int, data: Path) -> RawRun:
+def _unseen(number: int, data: Path, first: float, update: float) -> RawRun:
     open_catalog(str(data))
     command = [sys.executable, "-m", "headrace.cli", "audit", "serve", "--listen", "127.0.0.1:0"]
     command += ["--bootstrap", "127.0.0.1:1", "--warehouse", str(data)]
@@ -145,13 +129,13 @@ def _unseen(number: int, data: Path) -> RawRun:
             server.terminate()
             server.wait(STOP_SECONDS_MAX)
     return RawRun(
-        cell=UNSEEN,
+        cell=PAGE,
         peer=HEADRACE,
         round=number,
         messages=0,
         bytes=0,
-        seconds=round(seconds, 3),
-        cpu_seconds=round(cpu, 4),
+        seconds=round(first, 4),
+        cpu_seconds=round(first, 4),
         memory_mib=memory_mib,
-        figures={"cpu_percent": round(100 * cpu / seconds, 3)},
+        figures={"update_seconds": round(update, 4), "cpu_percent": round(100 * cpu / seconds, 3)},
     )

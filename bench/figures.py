@@ -53,6 +53,10 @@ def cpu_percent(run: Run) -> float:
     return float(run["figures"]["cpu_percent"])
 
 
+def update_seconds(run: Run) -> float:
+    return float(run["figures"]["update_seconds"])
+
+
 def cpu_ratio(run: Run) -> float:
     return float(run["figures"]["cpu_ratio"])
 
