@@ -84,4 +84,4 @@ def test_scripts_are_of_all_lengths() -> None:
     lengths = sorted(len(script) - 2 for script in drawn)
     assert lengths[10] < 10
     assert 10 < lengths[50] < 40
-    assert lengths[-1] == TURNS_MAX
+    assert 0.8 * TURNS_MAX < lengths[-1] <= TURNS_MAX

@@ -224,6 +224,7 @@ class LogClient:
         """Return the names of all consumer groups, as every broker tells of those that it coordinates."""
 
         def attempt() -> list[str]:
+            self._cluster.refresh(None)
             found: set[str] = set()
             for address in self._cluster.view.addresses.values():
                 answer = self._cluster.to(address).ask(k16_list_groups.API, LIST_GROUPS_VERSION, {})

@@ -19,7 +19,7 @@ from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMES
 from headrace.load.log_client import LogClient
 from headrace.load.ranges import LogOffsets
 
-FETCH, LIST_OFFSETS, METADATA, EPOCH_END, DESCRIBE_CONFIGS = 1, 2, 3, 23, 32
+FETCH, LIST_OFFSETS, METADATA, LIST_GROUPS, EPOCH_END, DESCRIBE_CONFIGS = 1, 2, 3, 16, 23, 32
 PLACE = TopicPartition("a", 0)
 OTHER = TopicPartition("a", 1)
 ID = str(UUID(int=7))
@@ -45,6 +45,8 @@ class Cluster:
             partition = {"partition_index": 0, "error_code": code, "high_watermark": 9, "records": b"batches"}
             partition |= {"last_stable_offset": 8, "log_start_offset": 3}
             return {"responses": [{"topic": "a", "topic_id": UUID(ID), "partitions": [partition]}]}
+        if key == LIST_GROUPS:
+            return {"error_code": code, "groups": [{"group_id": "billing", "protocol_type": "consumer"}]}
         if key == EPOCH_END:
             end = {"partition": 0, "error_code": code, "leader_epoch": 4, "end_offset": 6}
             return {"topics": [{"topic": "a", "partitions": [end]}]}
@@ -95,6 +97,26 @@ def test_partitions_and_ids_are_those_of_the_metadata(cluster: Cluster) -> None:
     assert (client.topic_ids(), client.cluster_id()) == ({"a": ID}, "here")
     assert (client.leader_host(PLACE), client.leader_host(TopicPartition("b", 0))) == ("127.0.0.1", "")
     client.close()
+
+
+def test_a_client_that_asked_nothing_yet_hears_of_all_groups(cluster: Cluster) -> None:
+    cluster.served[LIST_GROUPS] = (0, 4)
+    client = opened(cluster)
+    assert client.groups() == ["billing"]
+    client.close()
+
+
+@pytest.mark.parametrize(("served", "wants"), [((4, 17), True), ((4, 11), False)])
+def test_headers_alone_are_asked_for_where_a_version_can_say_so(
+    cluster: Cluster, served: tuple[int, int], wants: bool
+) -> None:
+    cluster.served[FETCH] = served
+    client = opened(cluster)
+    assert not client.fetch(PLACE, 3, wants_headers=True).is_headers, "it gives whole batches all the same"
+    client.fetch(PLACE, 3)
+    client.close()
+    asked = [message for key, message in cluster.brokers[0].asked if key == FETCH]
+    assert [message["wants_batch_headers"] for message in asked] == [wants, False]
 
 
 @pytest.mark.parametrize("topic_id", [None, ID])
