@@ -53,6 +53,10 @@ def abandoned(tmp_path: Path) -> Iterator[dict[str, Any]]:
     assert managers.outlived(arguments["socket"]) == {}
     os.kill(supervisord.running_pid(arguments["pid_file"], arguments["config"]), signal.SIGKILL)
     eventually(lambda: not managers.supervisor_answers(arguments["socket"]))
+    # A program that supervisord has just started is not what it will be yet: a shell, and what this starts.
+    eventually(
+        lambda: sorted(managers.outlived(arguments["socket"]).values()) == ["broker-1"] * 2 + ["load"] * 2
+    )
     yield arguments
     managers.stop_outlived(arguments["socket"], 0)
 
