@@ -61,8 +61,6 @@ class DataDirectory:
         # disk of the high watermarks alone.
         self._taken = self._written = self._watermarks_written = 0
         self._number = 0
-        # How the watermarks were when the file was found to say the same.
-        self._known: tuple[object, ...] = ()
         self.path = path
         self.logs: dict[PartitionKey, PartitionLog] = {}
         # Copies of logs in other directories that are on their way here, and such as have everything but the name's end.
@@ -221,12 +219,8 @@ class DataDirectory:
 
     def watermark_job(self) -> Callable[[], None] | None:
         """The high watermarks alone, which move more often than anything else; None when the file says the same."""
-        seen = self._seen()
-        if seen == self._known:
-            return None
         watermarks = self._watermarks()
         if self._written == self._taken and watermarks == self._checkpoints.get(REPLICATION_OFFSET_FILE):
-            self._known = seen
             return None
         number = self._next_number()
 
@@ -237,12 +231,6 @@ class DataDirectory:
                     self._watermarks_written = number
 
         return write
-
-    def _seen(self) -> tuple[object, ...]:
-        """All that `_watermarks` is made of, and who wrote last; to compare it takes a tenth of the time."""
-        logs = [*self.logs.values(), *self.successors.values()]
-        watermarks = [log.high_watermark for log in logs]
-        return self._number, logs, watermarks, [log.lost_end for log in logs]
 
     def _watermarks(self) -> dict[PartitionKey, int]:
         """What a log has lost of what was committed stays on the record until it has followed."""

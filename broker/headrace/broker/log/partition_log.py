@@ -347,8 +347,10 @@ class PartitionLog:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no flush and no note of an epoch will be due before something changes, however long that takes."""
+        """Whether no flush, no note of an epoch and no new high watermark comes before something changes, however long that takes."""
         body = self.body
+        if self.high_watermark != self.log_end_offset or self.lost_end is not None:
+            return False
         if body.segments.has_rolled or not body.epochs.is_written:
             return False
         return self.config.flush_ms == LONG_MAX or self.is_flushed

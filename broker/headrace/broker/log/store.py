@@ -64,6 +64,8 @@ class LogStore:
         self._looked_ms = 0
         # Those that may have something for the disk, of which some are no longer here.
         self._restless: dict[PartitionLog, None] = {}
+        # Whether the high watermarks of all that rest are in the directories' files.
+        self._are_watermarks_written = False
 
     def failed(self, path: str, error: OSError) -> list[PartitionKey] | None:
         """The disk failed at `path`, a data directory or a log: the directory goes offline.
@@ -380,8 +382,12 @@ class LogStore:
 
     def watermark_jobs(self) -> list[Job]:
         """Jobs for a thread that write the high watermarks, for each directory where one has moved."""
+        if self._are_watermarks_written and not self._restless:
+            return []
         jobs = [(home, home.watermark_job()) for home in self._directories]
-        return [self._guarded(home.path, job) for home, job in jobs if job is not None]
+        due = [self._guarded(home.path, job) for home, job in jobs if job is not None]
+        self._are_watermarks_written = not due
+        return due
 
     def checkpoint_jobs(self) -> list[Job]:
         """What `checkpoint` does, a job for a thread for each directory, of the offsets as they are now."""
@@ -424,6 +430,7 @@ class LogStore:
         for log in list(self._restless):
             if log.is_at_rest or self.get(log.topic, log.partition) is not log:
                 del self._restless[log]
+                self._are_watermarks_written = False
 
     def close(self, map_logs: MapLogs = map) -> None:
         """Close every log, write the checkpoints and `.kafka_cleanshutdown`; a log that fails leaves its directory unclean.

@@ -158,6 +158,26 @@ def test_high_watermarks_are_written_alone_and_only_when_they_moved(tmp_path: Pa
     store.close()
 
 
+def test_a_log_rests_once_its_high_watermark_is_at_its_end_and_that_is_written_however_long_it_rests(
+    tmp_path: Path,
+) -> None:
+    store = opened(CountingFiles(), tmp_path / "logs")
+    log = filled(store)
+    store.checkpoint()
+    for _, task in store.flush_tasks(NOW_MS):
+        log.flushed(task())
+    assert store.flush_tasks(NOW_MS) == store.watermark_jobs() == []
+    log.advance_high_watermark(5)
+    assert store.flush_tasks(NOW_MS) == []
+    assert log.is_at_rest
+    for _ in range(2):
+        (job,) = store.watermark_jobs()
+    job()
+    assert watermark(tmp_path / "logs") == 5
+    assert store.watermark_jobs() == store.watermark_jobs() == []
+    store.close()
+
+
 def test_an_older_high_watermark_never_replaces_a_newer_one(tmp_path: Path) -> None:
     store = opened(CountingFiles(), tmp_path / "logs")
     log = filled(store)

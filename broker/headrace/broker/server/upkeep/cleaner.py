@@ -115,17 +115,17 @@ class Cleaner:
             await self._clean_in_threads()
             ended_ms = self._clock.monotonic_ms()
             self.figures = self.figures._replace(last_run_s=(ended_ms - started_ms) / 1000, ended_ms=ended_ms)
-        uncleanable = sum(found.cleaner.uncleanable is not None for found in self._logs.all())
-        self.figures = self.figures._replace(uncleanable_partitions=uncleanable)
 
     def _filthiest(self) -> tuple[PartitionLog, Dirt] | None:
         """The log with the largest share of dirty bytes of those that are worth a cleaning."""
         now_ms = self._clock.now_ms()
         done = self._busy | self._passed
-        candidates = [found for found in self._logs.all() if found.is_compacted and found not in done]
+        compacted = [found for found in self._logs.all() if found.is_compacted]
+        candidates = [found for found in compacted if found not in done]
         dirty = [(found, dirt) for found in candidates if (dirt := found.cleaner.find(found, now_ms))]
         self.figures = self.figures._replace(
-            max_dirty_ratio=max((dirt.ratio for _, dirt in dirty), default=0.0)
+            max_dirty_ratio=max((dirt.ratio for _, dirt in dirty), default=0.0),
+            uncleanable_partitions=sum(found.cleaner.uncleanable is not None for found in compacted),
         )
         worth_it = [found for found in dirty if found[1].is_worth_it(found[0].config)]
         return max(worth_it, key=lambda found: found[1].ratio, default=None)
