@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -22,9 +23,14 @@ Start = Callable[..., DevCluster]
 StartDev = Callable[..., DevProcess]
 
 
-def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_headrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
     )
 
 
@@ -227,13 +233,14 @@ def test_dev_says_which_address_is_taken(dev_cluster: Start) -> None:
     shutil.rmtree(Path(log).parents[1])
 
 
-def test_dev_says_that_no_zookeeper_answers() -> None:
-    result = run_headrace("headrace.broker.dev", "--zookeeper", "127.0.0.1:1/chroot")
+def test_dev_says_that_no_zookeeper_answers_and_leaves_nothing(tmp_path: Path) -> None:
+    result = run_headrace("headrace.broker.dev", "--zookeeper", "127.0.0.1:1/chroot", TMPDIR=str(tmp_path))
     assert result.returncode == 1
     assert (
         result.stderr
         == "Error: no ZooKeeper answers at 127.0.0.1:1/chroot: start it, or correct --zookeeper.\n"
     )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_dev_says_that_its_folder_cannot_be_made(tmp_path: Path) -> None:

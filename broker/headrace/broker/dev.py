@@ -126,14 +126,15 @@ def _lock(directory: int, data: Path) -> None:
 def _temporary_directory() -> Iterator[Path]:
     """A directory that goes with us, but for one whose logs an error speaks of."""
     directory = Path(tempfile.mkdtemp(prefix="headrace-dev-"))
+    is_spoken_of = False
     try:
         yield directory
-    except DevError:
+    except DevError as error:
+        is_spoken_of = str(directory) in str(error)
         raise
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        raise
-    shutil.rmtree(directory, ignore_errors=True)
+    finally:
+        if not is_spoken_of:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def _answering(zookeeper: str) -> str:
