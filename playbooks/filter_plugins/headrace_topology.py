@@ -80,6 +80,7 @@ class FilterModule:
             "headrace_turn_order": rolling.turn_order,
             "headrace_went_back": upgrading.went_back,
             "headrace_zookeeper_client_jaas": zookeeper_security.client_jaas,
+            "headrace_zookeeper_peer_properties": zookeeper_security.peer_properties,
             "headrace_zookeeper_properties": zookeeper_security.server_properties,
             "headrace_zookeeper_server_jaas": zookeeper_security.server_jaas,
         }

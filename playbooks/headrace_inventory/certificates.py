@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from headrace_inventory.addresses import Groups, HostVars, in_datacenter
 
@@ -62,6 +63,21 @@ def covers(certificate: x509.Certificate, name: str) -> bool:
     return False
 
 
+def is_for_clients(certificate: x509.Certificate) -> bool:
+    """Whether who connects may show it."""
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return ExtendedKeyUsageOID.CLIENT_AUTH in uses or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in uses
+
+
+def has_peers(host: str, groups: Groups, hostvars: HostVars) -> bool:
+    """Whether it is a ZooKeeper of several, which show their certificates to each other."""
+    ensemble = in_datacenter(groups["zookeeper"], hostvars, str(hostvars[host]["headrace_datacenter"]))
+    return host in ensemble and len(ensemble) > 1
+
+
 def certificates(groups: Groups, hostvars: HostVars) -> list[str]:
     """One sentence for each certificate that is missing, or with which a broker could not be reached."""
     hosts = secured_hosts(groups, hostvars)
@@ -73,11 +89,13 @@ def certificates(groups: Groups, hostvars: HostVars) -> list[str]:
     except (OSError, ValueError) as error:
         return [f"{folder / 'ca.pem'} holds no certificates to trust ({_reason(error)}): {MAKE}."]
     now = datetime.now(UTC)
-    return [
+    problems = [
         problem
         for host in hosts
         for problem in _host_problems(host, folder, authorities, names_of(host, groups, hostvars), now)
     ]
+    peers = [host for host in hosts if has_peers(host, groups, hostvars)]
+    return problems + [problem for host in peers for problem in _peer_problems(host, folder)]
 
 
 def _host_problems(
@@ -100,6 +118,20 @@ def _host_problems(
         yield f"The certificate of host {host} ({path}) is not for {', '.join(missing)}, which clients reach it by."
     if not any(_is_issued_by(chain[-1], authority) for authority in authorities):
         yield f"The certificate of host {host} ({path}) leads to nobody in {folder / 'ca.pem'}."
+
+
+def _peer_problems(host: str, folder: Path) -> Iterator[str]:
+    path = folder / f"{host}.pem"
+    try:
+        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
+    except (OSError, ValueError):
+        # That is said of it already.
+        return
+    if not is_for_clients(certificate):
+        yield (
+            f"The certificate of host {host} ({path}) is for servers alone, and a ZooKeeper shows it to the others of its "
+            "ensemble: have one made for TLS clients, too."
+        )
 
 
 def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -1,14 +1,15 @@
 """What `headrace_security` makes of ZooKeepers and of the brokers that ask them: properties, and files of log-ins.
 
 Both ways of TLS share a port. With `tls_sasl` a broker logs in there by a digest, as the first of `headrace_logins_secret`; once
-the way of before is closed, nobody else is let in, and its znodes belong to all of these log-ins.
+the way of before is closed, nobody else is let in, and its znodes belong to all of these log-ins. ZooKeepers of an ensemble speak
+TLS among each other: each shows its certificate, and looks at that of whom it connects to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace_inventory.security import PLAINTEXT, TLS_SASL, Login
+from headrace_inventory.security import PLAINTEXT, TLS, TLS_SASL, Login
 
 DIGEST_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 
@@ -40,6 +41,24 @@ def server_properties(
     if opened == [TLS_SASL]:
         properties |= {"enforce.auth.enabled": "true", "enforce.auth.schemes": "sasl"}
     return properties
+
+
+def peer_properties(opened: list[str], spoken: str, folder: str) -> dict[str, str]:
+    """What zoo.cfg says of the other servers: in which ways they may come, and in which of them this one goes to them."""
+    if opened == [PLAINTEXT]:
+        return {}
+    return {
+        "sslQuorum": str(spoken == TLS).lower(),
+        "portUnification": str(PLAINTEXT in opened).lower(),
+        "ssl.quorum.keyStore.type": "PEM",
+        "ssl.quorum.keyStore.location": f"{folder}/keystore.secret",
+        "ssl.quorum.trustStore.type": "PEM",
+        "ssl.quorum.trustStore.location": f"{folder}/ca.pem",
+        # With it no certificate is compared with whom it is for.
+        "fips-mode": "false",
+        # Who comes in may come from another of his host's addresses.
+        "ssl.quorum.clientHostnameVerification": "false",
+    }
 
 
 def server_jaas(opened: Iterable[str], logins: Iterable[Login]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -34,8 +35,10 @@ HOSTS = ("--limit", "all:!dc_west:!offline-load-1:!offline-audit-1")
 # Of ZooKeeper and registry; each has another port for TLS.
 ZOOKEEPER, REGISTRY = f"{EAST}.11", f"{EAST}.12"
 PLAIN_PLACES, TLS_PLACES = ((ZOOKEEPER, 2181), (REGISTRY, 8081)), ((ZOOKEEPER, 2182), (REGISTRY, 8082))
+# Where the servers of dc-east's ensemble speak among each other.
+PEER_PLACES = tuple((f"{EAST}.{n}", 3888) for n in (11, 14, 15))
 # Of brokers, ZooKeepers and registries.
-CERTIFICATES = 7 + 3 + 3
+CERTIFICATES = 7 + 5 + 3
 
 
 def secured_by(*usernames: str) -> str:
@@ -120,6 +123,32 @@ def is_open(place: tuple[str, int]) -> bool:
     return False
 
 
+def speaks_tls(place: tuple[str, int]) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with suppress(OSError), socket.create_connection(place, 2) as plain, context.wrap_socket(plain):
+        return True
+    return False
+
+
+def with_an_ensemble(deployment: Deployment) -> None:
+    """Two more ZooKeepers in dc-east."""
+    deployment.edit(
+        f"        dc-east-broker-1: {{headrace_address: {EAST}.1,",
+        f"        dc-east-zookeeper-2: {{headrace_address: {EAST}.14, zookeeper_id: 2}}\n"
+        f"        dc-east-zookeeper-3: {{headrace_address: {EAST}.15, zookeeper_id: 3}}\n"
+        f"        dc-east-broker-1: {{headrace_address: {EAST}.1,",
+    )
+    deployment.edit("        dc-east-zookeeper-1:\n", "        dc-east-zookeeper-[1:3]:\n")
+
+
+def peers(deployment: Deployment) -> list[tuple[str, str]]:
+    """Of each server of dc-east's ensemble: whether it goes to the others by TLS, and whether they may come in clear."""
+    files = [path.read_text() for path in deployment.root.rglob("dc-east-zookeeper-*/zoo.cfg")]
+    lines = [dict(line.split("=", 1) for line in file.splitlines() if "=" in line) for file in files]
+    return [(each["sslQuorum"], each["portUnification"]) for each in lines]
+
+
 def play(deployment: Deployment, playbook: str, *arguments: str) -> str:
     done = deployment.play(playbook, *arguments)
     assert done.returncode == 0, done.stdout[-8000:]
@@ -131,6 +160,7 @@ def play(deployment: Deployment, playbook: str, *arguments: str) -> str:
 def rolled_out(tmp_path: Path, security: str = "") -> Iterator[Deployment]:
     """A pipeline with these variables and a mirrored topic to publish to."""
     deployment = copy_of_local(tmp_path, network=NETWORK)
+    with_an_ensemble(deployment)
     variables = deployment.inventory / "group_vars" / "all.yml"
     text = variables.read_text(encoding="utf-8")
     topic = "  - {name: pageviews.rejected, partitions: 1}\n"
@@ -177,11 +207,15 @@ def test_a_pipeline_is_secured_while_it_serves(plaintext: Deployment) -> None:
     assert is_open((f"{EAST}.100", 9092))
     assert is_open((f"{EAST}.100", 9094))
     assert all(map(is_open, (*PLAIN_PLACES, *TLS_PLACES)))
+    assert peers(plaintext) == 3 * [("false", "true")]
     secured = {"bootstrap.servers": f"{EAST}.100:9094", **secured_client(plaintext.inventory)}
     after = Publisher("after", secured)
     play(plaintext, "site.yml", *HOSTS, "-e", "headrace_security_stage=moved")
     before.end()
+    assert peers(plaintext) == 3 * [("true", "true")]
     play(plaintext, "site.yml", *HOSTS)
+    assert peers(plaintext) == 3 * [("true", "false")]
+    assert all(map(speaks_tls, PEER_PLACES))
     assert not is_open((f"{EAST}.1", 9092))
     assert not is_open((f"{EAST}.100", 9092))
     assert not any(map(is_open, PLAIN_PLACES))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 from inventory_kit import Inventory, good_inventory
 from playbooks_kit import load
 
@@ -127,6 +128,27 @@ def test_somebody_else_s_certificate_and_one_that_has_ended_are_told(
     yesterday = datetime.now(UTC) - timedelta(days=1)
     assert f"is valid until {yesterday:%Y-%m-%d}" in found[0]
     assert "leads to nobody in" in found[1]
+
+
+def test_a_zookeeper_of_several_has_a_certificate_that_it_may_show_to_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups, hostvars = good_inventory()
+    peers = ["east-zookeeper-1", "east-zookeeper-2", "east-zookeeper-3"]
+    for number, host in enumerate(peers, 1):
+        hostvars[host] = hostvars[peers[0]] | {"headrace_address": f"10.1.2.{number}", "zookeeper_id": number}
+    groups["zookeeper"] = [*peers, "off-zookeeper-1"]
+    groups["broker"] = groups["registry"] = []
+    for host in groups["zookeeper"]:
+        hostvars[host] |= {"headrace_security_open": ["tls"], "headrace_certificates_from": str(tmp_path)}
+    make_missing(groups, hostvars, renew=False, dry=False)
+    assert certificates(groups, hostvars) == []
+    monkeypatch.setattr(ExtendedKeyUsageOID, "CLIENT_AUTH", ExtendedKeyUsageOID.CODE_SIGNING)
+    make_missing(groups, hostvars, renew=True, dry=False)
+    monkeypatch.undo()
+    found = certificates(groups, hostvars)
+    assert [problem.split()[4] for problem in found] == peers
+    assert "is for servers alone, and a ZooKeeper shows it to the others of its ensemble" in found[0]
 
 
 def test_what_is_no_certificate_is_told(tmp_path: Path) -> None:

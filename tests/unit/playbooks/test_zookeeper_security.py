@@ -10,6 +10,7 @@ from headrace.broker.zk.access import ZooKeeperAccess
 from headrace_inventory.zookeeper_security import (
     broker_properties,
     client_jaas,
+    peer_properties,
     server_jaas,
     server_properties,
 )
@@ -74,3 +75,13 @@ def test_a_broker_logs_in_as_the_first_of_those_that_are_let_in(
     assert (access.user, access.password) == (logins[0]["username"], logins[0]["password"])
     for each in logins:
         assert f'user_{each["username"]}="{each["password"]}"' in server_jaas(WHOLE, logins)
+
+
+def test_an_ensemble_s_servers_go_over_to_tls_one_by_one() -> None:
+    assert peer_properties(["plaintext"], "plaintext", FOLDER) == {}
+    stages = [(["plaintext", "tls"], "plaintext"), (["plaintext", "tls"], "tls"), (["tls"], "tls")]
+    found = [peer_properties(*stage, FOLDER) for stage in stages]
+    ways = [(each["sslQuorum"], each["portUnification"]) for each in found]
+    assert ways == [("false", "true"), ("true", "true"), ("true", "false")]
+    assert found[0]["ssl.quorum.keyStore.location"] == server(WHOLE)["ssl.keyStore.location"]
+    assert found[0]["ssl.quorum.trustStore.location"] == server(WHOLE)["ssl.trustStore.location"]

@@ -87,7 +87,7 @@ run "a_network_of_log_ins" {
     condition = toset([
       for rule in concat(values(aws_vpc_security_group_ingress_rule.door), values(aws_vpc_security_group_ingress_rule.flow)) : rule.from_port
     ]) == toset([443, 2182, 2888, 3888, 8082, 9094, 9404, 9405])
-    error_message = "No port of plaintext is open but those of metrics and of ZooKeepers among each other."
+    error_message = "No port of plaintext is open but those of metrics."
   }
 
   assert {
