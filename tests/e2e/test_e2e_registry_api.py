@@ -100,6 +100,29 @@ def test_lists_are_told_in_pages(registry: RegistryProcess) -> None:
     assert requests.get(registry.url + "/subjects?offset=-1", timeout=20).status_code == 400
 
 
+def test_lists_of_what_is_deleted_softly(registry: RegistryProcess) -> None:
+    client = client_of(registry)
+    for subject in ("soft-all", "soft-none", "soft-some"):
+        client.register_schema(subject, Schema(V1, "AVRO"))
+        client.register_schema(subject, Schema(V2, "AVRO"))
+    client.delete_subject("soft-all")
+    client.delete_version("soft-some", 1)
+
+    def listed(path: str) -> Any:
+        return requests.get(registry.url + path, timeout=20).json()
+
+    only = "/subjects?subjectPrefix=soft-&deletedOnly=true"
+    assert listed(only) == listed(only + "&deleted=true") == ["soft-all", "soft-some"]
+    assert listed("/subjects/soft-some/versions?deleted=true&deletedOnly=true") == [1]
+    assert listed("/subjects/soft-all/versions?deletedOnly=true&limit=1") == [1]
+    assert listed("/subjects/soft-none/versions?deletedOnly=true") == []
+    assert listed("/subjects/soft-never/versions?deletedOnly=true")["error_code"] == 40401
+    every = listed("/schemas?subjectPrefix=soft-")
+    assert [each["subject"] for each in every] == ["soft-none", "soft-none", "soft-some"]
+    assert listed("/schemas?subjectPrefix=soft-&aliases=true&deletedOnly=true") == every
+    assert listed("/schemas?subjectPrefix=soft-&ruleType=ENCRYPT") == []
+
+
 def test_every_answer_is_json_of_the_media_type_also_to_an_unknown_path(registry: RegistryProcess) -> None:
     for method, path, status in (
         ("GET", "/", 200),

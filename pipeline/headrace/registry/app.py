@@ -122,18 +122,23 @@ async def _versions_of_id(registry: Registry, request: Request) -> Any:
 
 
 async def _schemas(registry: Registry, request: Request) -> Any:
+    if request.query_params.get("ruleType"):
+        return []  # No schema has rules here.
     deleted, latest_only = _flag(request, "deleted"), _flag(request, "latestOnly")
     found = registry.read().schemas(deleted=deleted, prefix=_prefix(request), latest_only=latest_only)
     return _page(request, found)
 
 
 async def _subjects(registry: Registry, request: Request) -> Any:
-    found = registry.read().subjects(deleted=_flag(request, "deleted"), prefix=_prefix(request))
+    deleted, deleted_only = _flag(request, "deleted"), _flag(request, "deletedOnly")
+    found = registry.read().subjects(deleted=deleted, deleted_only=deleted_only, prefix=_prefix(request))
     return _page(request, found)
 
 
 async def _versions(registry: Registry, request: Request) -> Any:
-    return _page(request, registry.read().versions(_subject(request), deleted=_flag(request, "deleted")))
+    deleted, deleted_only = _flag(request, "deleted"), _flag(request, "deletedOnly")
+    found = registry.read().versions(_subject(request), deleted=deleted, deleted_only=deleted_only)
+    return _page(request, found)
 
 
 async def _version(registry: Registry, request: Request) -> Any:

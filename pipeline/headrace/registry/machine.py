@@ -146,18 +146,19 @@ class Machine:
 
     # Reads
 
-    def subjects(self, *, deleted: bool = False, prefix: str = "") -> list[str]:
-        """Return the names of subjects that have versions; with `deleted`, soft-deleted ones count."""
-        names = self._catalog.subjects()
-        return [name for name in names if name.startswith(prefix) and (deleted or self._catalog.live(name))]
+    def subjects(self, *, deleted: bool = False, deleted_only: bool = False, prefix: str = "") -> list[str]:
+        """Return the names of subjects that have versions; `deleted` and `deleted_only` as in `versions`."""
+        return [
+            name
+            for name in self._catalog.subjects()
+            if name.startswith(prefix) and self._numbers(name, deleted=deleted, deleted_only=deleted_only)
+        ]
 
-    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
-        """Return the subject's versions in order."""
-        live = [held.stored.version for held in self._catalog.live(subject)]
-        found = sorted(self._catalog.versions(subject)) if deleted else live
-        if not found:
+    def versions(self, subject: str, *, deleted: bool = False, deleted_only: bool = False) -> list[int]:
+        """Return the subject's versions in order; with `deleted` soft-deleted ones as well, or these alone."""
+        if not self._numbers(subject, deleted=deleted or deleted_only):
             raise errors.subject_not_found(subject)
-        return found
+        return self._numbers(subject, deleted=deleted, deleted_only=deleted_only)
 
     def schemas(
         self, *, deleted: bool = False, prefix: str = "", latest_only: bool = False
@@ -244,6 +245,13 @@ class Machine:
         return self._incompatibilities(submitted, self._version(subject, version), self.level_of(subject))
 
     # Helpers
+
+    def _numbers(self, subject: str, *, deleted: bool, deleted_only: bool = False) -> list[int]:
+        return sorted(
+            number
+            for number, held in self._catalog.versions(subject).items()
+            if (held.stored.deleted if deleted_only else deleted or not held.stored.deleted)
+        )
 
     def _version(self, subject: str, version: str, *, deleted: bool = False) -> SchemaVersion:
         number = _version_number(version)

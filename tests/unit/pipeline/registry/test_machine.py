@@ -346,6 +346,20 @@ def test_schemas_are_listed_by_subject_and_version() -> None:
     assert registry.machine.schemas(prefix="b") == [registry.machine.version("b", "1")]
 
 
+def test_what_is_deleted_softly_is_listed_alone() -> None:
+    registry = Registry()
+    for subject, text in (("all", V1), ("none", V1), ("some", V1), ("some", V2)):
+        registry.register(subject, text)
+    registry.write(registry.machine.decide_delete_subject("all", permanent=False))
+    registry.write(registry.machine.decide_delete_version("some", "1", permanent=False))
+    machine = registry.machine
+    assert machine.subjects(deleted_only=True) == machine.subjects(deleted=True, deleted_only=True)
+    assert machine.subjects(deleted_only=True) == ["all", "some"]
+    assert machine.versions("some", deleted=True, deleted_only=True) == [1]
+    assert machine.versions("none", deleted_only=True) == []
+    assert refused(lambda: machine.versions("never", deleted_only=True)) == (404, 40401)
+
+
 def test_references_resolve_and_protect_what_they_refer_to() -> None:
     registry = Registry()
     machine = registry.machine
