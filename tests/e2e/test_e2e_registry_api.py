@@ -185,10 +185,7 @@ def test_a_slash_at_the_end_of_a_path_changes_nothing(registry: RegistryProcess)
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("POST", "/subjects/own/versions", {"schema": V1, "id": 77}),
         ("POST", "/subjects/own/versions", {"schema": V1, "version": 3}),
-        ("PUT", "/mode", {"mode": "IMPORT"}),
-        ("PUT", "/mode/own", {"mode": "READONLY"}),
         ("PUT", "/config/own", {"compatibility": "FULL", "normalize": True}),
     ],
 )
@@ -197,6 +194,32 @@ def test_what_confluents_registry_has_beyond_this_one_is_refused_not_ignored(
 ) -> None:
     answer = requests.request(method, registry.url + path, json=body, timeout=20)
     assert (answer.status_code, answer.json()["error_code"]) == (422, 42205)
+
+
+def test_a_team_brings_its_schemas_with_their_ids(broker: DevCluster, tmp_path: Path) -> None:
+    arguments = ("--topic", "brought_schemas")
+    first = RegistryProcess(tmp_path / "first", broker.bootstrap, *arguments)
+    brought = {"schema": V1, "id": 77, "version": 3}
+    assert post(first.url, "/subjects/own/versions", brought).json()["error_code"] == 42205
+    assert requests.put(first.url + "/mode/own", json={"mode": "IMPORT"}, timeout=20).json() == {
+        "mode": "IMPORT"
+    }
+    assert post(first.url, "/subjects/own/versions", brought).json() == {"id": 77}
+    assert post(first.url, "/subjects/own/versions", {"schema": V2, "id": 77}).json()["error_code"] == 42205
+    assert post(first.url, "/subjects/own/versions", {"schema": V2, "id": 2**31}).status_code == 400
+    assert requests.put(first.url + "/mode", json={"mode": "IMPORT"}, timeout=20).status_code == 422
+    assert requests.delete(first.url + "/mode/own", timeout=20).json() == {"mode": "IMPORT"}
+    assert requests.put(first.url + "/mode?force=true", json={"mode": "IMPORT"}, timeout=20).ok
+    first.kill()
+    second = RegistryProcess(tmp_path / "second", broker.bootstrap, *arguments)
+    try:
+        client = client_of(second)
+        assert client.get_latest_version("own").version == 3
+        assert requests.get(second.url + "/mode", timeout=20).json() == {"mode": "IMPORT"}
+        assert requests.delete(second.url + "/mode", timeout=20).json() == {"mode": "IMPORT"}
+        assert client.register_schema("another", Schema(V1, "AVRO")) == 77
+    finally:
+        second.end()
 
 
 def test_many_clients_at_once_get_one_version_per_schema(registry: RegistryProcess) -> None:

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
 from headrace.registry.errors import RegistryError
-from headrace.registry.machine import Submitted
+from headrace.registry.machine import ID_MAX, Submitted
 from headrace.registry.pages import Pages
 from headrace.registry.schemas import Reference
 from headrace.registry.service import Registry
@@ -157,9 +157,17 @@ async def _referenced_by(registry: Registry, request: Request) -> Any:
 
 async def _register(registry: Registry, request: Request) -> Any:
     body = await _body(request)
-    _refuse_import(body)
-    submitted = _submitted(body)
-    return await registry.write(lambda machine: machine.decide_register(_subject(request), submitted))
+    subject, submitted = _subject(request), _submitted(body)
+    schema_id, version = _given(body, "id"), _given(body, "version")
+    if schema_id is not None:
+        return await registry.write(
+            lambda machine: machine.decide_import(subject, submitted, schema_id=schema_id, version=version)
+        )
+    if version is not None:
+        raise errors.not_permitted(
+            "Versions are given by this registry: leave out version, or import with an id"
+        )
+    return await registry.write(lambda machine: machine.decide_register(subject, submitted))
 
 
 async def _lookup(registry: Registry, request: Request) -> Any:
@@ -204,10 +212,14 @@ async def _get_mode(registry: Registry, request: Request) -> Any:
     return {"mode": registry.read().mode(subject, default_to_global=_flag(request, "defaultToGlobal"))}
 
 
-async def _change_mode(_: Registry, __: Request) -> Any:
-    raise errors.not_permitted(
-        "Modes cannot be changed here: subjects are READWRITE, those of other datacenters READONLY"
-    )
+async def _set_mode(registry: Registry, request: Request) -> Any:
+    mode, force = (await _body(request)).get("mode"), _flag(request, "force")
+    subject = _subject_or_none(request)
+    return await registry.write(lambda machine: machine.decide_set_mode(subject, mode, force=force))
+
+
+async def _delete_mode(registry: Registry, request: Request) -> Any:
+    return await registry.write(lambda machine: machine.decide_delete_mode(_subject_or_none(request)))
 
 
 async def _contexts(_: Registry, __: Request) -> Any:
@@ -248,11 +260,11 @@ ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     ("PUT", "/config/{subject}", _set_level),
     ("DELETE", "/config/{subject}", _delete_level),
     ("GET", "/mode", _get_mode),
-    ("PUT", "/mode", _change_mode),
-    ("DELETE", "/mode", _change_mode),
+    ("PUT", "/mode", _set_mode),
+    ("DELETE", "/mode", _delete_mode),
     ("GET", "/mode/{subject}", _get_mode),
-    ("PUT", "/mode/{subject}", _change_mode),
-    ("DELETE", "/mode/{subject}", _change_mode),
+    ("PUT", "/mode/{subject}", _set_mode),
+    ("DELETE", "/mode/{subject}", _delete_mode),
     ("GET", "/contexts", _contexts),
 )
 
@@ -318,12 +330,14 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _refuse_import(body: dict[str, Any]) -> None:
-    """Refuse a schema that comes with its id and version, since it would get others."""
-    if any(isinstance(body.get(name), int) and body[name] > 0 for name in ("id", "version")):
-        raise errors.not_permitted(
-            "Ids and versions are given by this registry, which has no import mode: leave out id and version"
-        )
+def _given(body: dict[str, Any], name: str) -> int | None:
+    """Return the id or version that a schema comes with; clients write 0 or less for none."""
+    number = body.get(name)
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int) or number > ID_MAX:
+        raise RegistryError(400, 400, f"{name} is {number!r:.50}: write a whole number up to {ID_MAX}")
+    return number if number > 0 else None
 
 
 def _submitted(body: dict[str, Any]) -> Submitted:

@@ -1,4 +1,4 @@
-"""All subjects, ids and levels, as the records of the topics make them, in the topics' order. Pure.
+"""All subjects, ids, levels and modes, as the records of the topics make them, in the topics' order. Pure.
 
 A record changes the catalog only when it is applied; nothing here decides. What stays true, whatever the topic holds
 (records of several registries, of none that knows turns, or what compaction left of them):
@@ -18,6 +18,7 @@ from headrace.registry import schemas
 from headrace.registry.records import (
     Change,
     CompatibilityLevel,
+    Mode,
     Record,
     SchemaVersion,
     SubjectDeletion,
@@ -40,6 +41,7 @@ class Catalog:
 
     def __init__(self, prefixes: Iterable[str] = ()) -> None:
         self.levels: dict[str | None, str] = {}
+        self.modes: dict[str | None, str] = {}
         self.turns = {prefix: Turns() for prefix in ("", *prefixes)}
         self._versions: dict[str, dict[int, Held]] = {}
         self._displaced: dict[tuple[str, int], Held] = {}
@@ -75,6 +77,8 @@ class Catalog:
                 return self._put(record, prefix)
             case CompatibilityLevel():
                 self._set_level(record, prefix)
+            case Mode():
+                self._set_mode(record, prefix)
             case SubjectDeletion():
                 self._delete(record)
         return None
@@ -115,10 +119,20 @@ class Catalog:
         self._id_of_normal.setdefault((prefix, held.normal), schema_id)
         normals = self._normals.setdefault((prefix, schema_id), {})
         normals[held.normal] = None
+        if len(normals) > 1:
+            self._forget_deleted(schema_id, prefix)
         if len(normals) == 1:
             return None
         first, other = list(normals)[:2]
         return f"Two different schemas have the id {schema_id}: {first:.2000} and {other:.2000}"
+
+    def _forget_deleted(self, schema_id: int, prefix: str) -> None:
+        """Let an id that was given anew no longer stand for schemas that are deleted for good."""
+        normals = self._normals[prefix, schema_id]
+        for normal in normals.keys() - {held.normal for held in self.with_id(schema_id, prefix)}:
+            del normals[normal]
+            if self._id_of_normal.get((prefix, normal)) == schema_id:
+                del self._id_of_normal[prefix, normal]
 
     def _complete(self) -> None:
         """Identify schemas that came before what they refer to, as far as it is there now."""
@@ -155,6 +169,15 @@ class Catalog:
             self.levels.pop(record.subject, None)
         else:
             self.levels[record.subject] = record.level
+
+    def _set_mode(self, record: Mode, prefix: str) -> None:
+        """Note a mode of the registry's own topic; what comes from other datacenters is read-only whatever theirs is."""
+        if prefix:
+            return
+        if record.mode is None:
+            self.modes.pop(record.subject, None)
+        else:
+            self.modes[record.subject] = record.mode
 
     def _delete(self, record: SubjectDeletion) -> None:
         if record.version is None:
@@ -197,6 +220,8 @@ class Catalog:
                 return held.stored if held else SchemaVersion(subject=record.subject, version=record.version)
             case CompatibilityLevel():
                 return CompatibilityLevel(subject=record.subject, level=self.levels.get(record.subject))
+            case Mode():
+                return Mode(subject=record.subject, mode=self.modes.get(record.subject))
             case SubjectDeletion():
                 return SubjectDeletion(subject=record.subject, version=self._deletions.get(record.subject))
 
@@ -242,8 +267,12 @@ class Catalog:
         schema_id = self._id_of_normal.get(("", normal))
         return schema_id if schema_id is None or len(self._normals["", schema_id]) == 1 else None
 
+    def stands_for_another(self, schema_id: int, normal: str) -> bool:
+        """Say whether an id of the registry's own topic stands for another schema that is not deleted for good."""
+        return any(held.normal != normal for held in self.with_id(schema_id, ""))
+
     def is_taken(self, schema_id: int, normal: str) -> bool:
-        """Say whether an id of the registry's own topic stands for another schema."""
+        """Say whether an id of the registry's own topic stands for another schema, or ever did."""
         return any(known != normal for known in self._normals.get(("", schema_id), ()))
 
     def prefix_of(self, subject: str) -> str:
@@ -279,6 +308,6 @@ def _prefixed(record: Change, prefix: str) -> Change:
     if isinstance(record, SchemaVersion):
         references = tuple(replace(each, subject=prefix + each.subject) for each in record.references)
         return replace(record, subject=prefix + record.subject, references=references)
-    if isinstance(record, CompatibilityLevel) and record.subject is None:
+    if isinstance(record, CompatibilityLevel | Mode) and record.subject is None:
         return record
     return replace(record, subject=f"{prefix}{record.subject}")

@@ -94,6 +94,11 @@ def invalid_level(level: object, allowed: tuple[str, ...]) -> RegistryError:
     return RegistryError(422, 42203, message, is_about_input=True)
 
 
+def invalid_mode(mode: object, allowed: tuple[str, ...]) -> RegistryError:
+    message = f"Invalid mode {mode!r}. Valid values are {', '.join(allowed)}"
+    return RegistryError(422, 42204, message, is_about_input=True)
+
+
 def ambiguous_id(schema_id: int, subjects: list[str]) -> RegistryError:
     return not_permitted(
         f"The id {schema_id} stands for different schemas, of the subjects {', '.join(subjects)}: "

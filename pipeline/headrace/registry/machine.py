@@ -13,9 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from headrace.registry import errors, schemas
+from headrace.registry import errors, modes, schemas
 from headrace.registry.catalog import Catalog, Held
-from headrace.registry.records import Change, CompatibilityLevel, Record, SchemaVersion, SubjectDeletion
+from headrace.registry.records import (
+    Change,
+    CompatibilityLevel,
+    Mode,
+    Record,
+    SchemaVersion,
+    SubjectDeletion,
+)
 from headrace.registry.schemas import LEVELS, TRANSITIVE, InvalidSchemaError, Reference
 from headrace.registry.turns import Turns
 
@@ -69,6 +76,10 @@ class Machine:
     def decide_register(self, subject: str, submitted: Submitted) -> Decision:
         """Register a schema as the subject's next version, unless the subject has it already."""
         self._refuse_read_only(subject)
+        if self.mode_of(subject) in modes.IMPORTING:
+            raise errors.not_permitted(
+                f"Subject '{subject}' is in mode {modes.IMPORT}: give the schema's id, or set {modes.READWRITE}"
+            )
         submitted = self._pinned(submitted)
         normal = self._checked(submitted)
         live = self._catalog.live(subject)
@@ -87,6 +98,33 @@ class Machine:
             references=submitted.references,
         )
         return Decision(records=(record,), answer={"id": schema_id})
+
+    def decide_import(
+        self, subject: str, submitted: Submitted, *, schema_id: int, version: int | None
+    ) -> Decision:
+        """Register a schema under the id, and the version, that another registry gave it (None: the next version)."""
+        self._refuse_read_only(subject)
+        if self.mode_of(subject) not in modes.IMPORTING:
+            raise errors.not_permitted(
+                f"Subject '{subject}' is not in mode {modes.IMPORT}: leave out the id, or set that mode"
+            )
+        submitted = self._pinned(submitted)
+        normal = self._checked(submitted)
+        answer = {"id": schema_id}
+        for held in self._catalog.live(subject):
+            is_same = (held.normal, held.stored.schema_id) == (normal, schema_id)
+            if is_same and version in (None, held.stored.version):
+                return Decision(records=(), answer=answer)
+        number = version or self._catalog.next_version(subject)
+        self._refuse_overwriting(subject, number, schema_id, normal)
+        record = SchemaVersion(
+            subject=subject,
+            version=number,
+            schema_id=schema_id,
+            text=submitted.text,
+            references=submitted.references,
+        )
+        return Decision(records=(record,), answer=answer)
 
     def decide_delete_version(self, subject: str, version: str, *, permanent: bool) -> Decision:
         """Soft-delete a version, or remove a soft-deleted one for good."""
@@ -119,14 +157,14 @@ class Machine:
             if subject in self._catalog.levels:
                 records = (*records, CompatibilityLevel(subject=subject, level=None))
             return Decision(records=records, answer=[stored.version for stored in live])
-        tombstones = [SchemaVersion(subject=subject, version=version) for version in sorted(versions)]
-        records = (*tombstones, SubjectDeletion(subject=subject, version=None))
+        records = self._tombstones(subject)
+        if subject in self._catalog.modes:
+            records = (*records, Mode(subject=subject, mode=None))
         return Decision(records=records, answer=sorted(versions))
 
     def decide_set_level(self, subject: str | None, level: object) -> Decision:
         """Set the compatibility level of a subject, or the global one."""
-        if subject is not None:
-            self._refuse_read_only(subject)
+        self._refuse_read_only(subject)
         if level not in LEVELS:
             raise errors.invalid_level(level, LEVELS)
         assert isinstance(level, str)
@@ -135,10 +173,30 @@ class Machine:
 
     def decide_delete_level(self, subject: str | None) -> Decision:
         """Return a subject to the global level, or the global level to its default."""
+        self._refuse_read_only(subject)
         if subject is not None and subject not in self._catalog.levels:
             raise errors.subject_not_found(subject)
         answer = {"compatibilityLevel": self._catalog.levels.get(subject, DEFAULT_LEVEL)}
         return Decision(records=(CompatibilityLevel(subject=subject, level=None),), answer=answer)
+
+    def decide_set_mode(self, subject: str | None, mode: object, *, force: bool = False) -> Decision:
+        """Set the mode of a subject, or the global one; IMPORT only where nothing is registered, or by force."""
+        if subject is not None:
+            self._refuse_foreign(subject)
+        name = mode.upper() if isinstance(mode, str) else mode
+        if name not in modes.SETTABLE:
+            raise errors.invalid_mode(mode, modes.SETTABLE)
+        assert isinstance(name, str)
+        is_begun = name == modes.IMPORT and self.mode_of(subject) != modes.IMPORT
+        removed = self._cleared(subject) if is_begun and not force else ()
+        return Decision(records=(*removed, Mode(subject=subject, mode=name)), answer={"mode": name})
+
+    def decide_delete_mode(self, subject: str | None) -> Decision:
+        """Return a subject to the global mode, or the global mode to its default."""
+        if subject is not None and subject not in self._catalog.modes:
+            raise errors.subject_not_found(subject)
+        answer = {"mode": self._catalog.modes.get(subject, modes.READWRITE)}
+        return Decision(records=(Mode(subject=subject, mode=None),), answer=answer)
 
     def decide_repair(self) -> Decision:
         """Write anew what compaction would lose (see `Catalog.repairs`)."""
@@ -229,13 +287,17 @@ class Machine:
             raise errors.no_subject_level(subject)
         return self.level_of(subject)
 
+    def mode_of(self, subject: str | None) -> str:
+        """Return the mode that holds for a subject: READONLY for those of another datacenter."""
+        is_foreign = subject is not None and self._is_foreign(subject)
+        return modes.READONLY if is_foreign else modes.mode_of(self._catalog.modes, subject)
+
     def mode(self, subject: str | None, *, default_to_global: bool = False) -> str:
-        """Return READONLY for subjects of another datacenter, READWRITE globally."""
-        if subject is not None and self._is_read_only(subject):
-            return "READONLY"
-        if subject is not None and not default_to_global:
-            raise errors.no_subject_mode(subject)
-        return "READWRITE"
+        """Return the mode set for a subject itself (or the global one)."""
+        is_set = subject is None or subject in self._catalog.modes or self._is_foreign(subject)
+        if not is_set and not default_to_global:
+            raise errors.no_subject_mode(str(subject))
+        return self.mode_of(subject)
 
     def compatibility(self, subject: str, version: str | None, submitted: Submitted) -> list[str]:
         """Return why a schema may not follow a version (None: those that the level is about); empty when it may."""
@@ -281,11 +343,48 @@ class Machine:
         if referrers := self._referrers(stored):
             raise errors.still_referenced(stored.subject, stored.version, referrers)
 
-    def _is_read_only(self, subject: str) -> bool:
+    def _tombstones(self, subject: str) -> tuple[Change, ...]:
+        versions = sorted(self._catalog.versions(subject))
+        tombstones = [SchemaVersion(subject=subject, version=version) for version in versions]
+        return (*tombstones, SubjectDeletion(subject=subject, version=None))
+
+    def _cleared(self, subject: str | None) -> tuple[Change, ...]:
+        """Return what removes the soft-deleted versions of a subject, or of all, for good; refuse where others are."""
+        own = [name for name in self._catalog.subjects() if not self._is_foreign(name)]
+        names = [name for name in own if subject in (None, name)]
+        if live := [name for name in names if self._catalog.live(name)]:
+            raise errors.not_permitted(
+                f"Cannot import, since subject '{live[0]}' has schemas: delete it, or repeat with force=true"
+            )
+        for held in (held for name in names for held in self._catalog.versions(name).values()):
+            self._refuse_referenced(held.stored)
+        return tuple(record for name in names for record in self._tombstones(name))
+
+    def _refuse_overwriting(self, subject: str, version: int, schema_id: int, normal: str) -> None:
+        if self._catalog.stands_for_another(schema_id, normal):
+            raise errors.not_permitted(
+                f"The id {schema_id} stands for another schema here: delete that for good first"
+            )
+        held = self._catalog.versions(subject).get(version)
+        if held is not None and (held.normal, held.stored.schema_id) != (normal, schema_id):
+            raise errors.not_permitted(
+                f"Version {version} of subject '{subject}' is the schema with the id {held.stored.schema_id}: "
+                "delete it for good first"
+            )
+
+    def _is_foreign(self, subject: str) -> bool:
+        """Say whether a subject comes from another datacenter's topic."""
         return bool(self._catalog.prefix_of(subject))
 
-    def _refuse_read_only(self, subject: str) -> None:
-        if self._is_read_only(subject):
+    def _refuse_read_only(self, subject: str | None) -> None:
+        if subject is not None:
+            self._refuse_foreign(subject)
+        if self.mode_of(subject) in modes.READ_ONLY:
+            whose = "The registry" if subject is None else f"Subject '{subject}'"
+            raise errors.not_permitted(f"{whose} is in mode {modes.READONLY}: set {modes.READWRITE} first")
+
+    def _refuse_foreign(self, subject: str) -> None:
+        if self._is_foreign(subject):
             raise errors.not_permitted(
                 f"Subject '{subject}' is read-only here: it comes from another datacenter; register it there"
             )

@@ -1,7 +1,7 @@
 """Records of the `_schemas` topic in Confluent's own JSON: keys and values, both ways. Pure.
 
-A value of None is a tombstone. Key types that this registry does not use (MODE, CONTEXT, CLEAR_SUBJECT) and
-others' NOOP decode to None, so that a topic written by Confluent's registry can be read. A turn is a NOOP, which every
+A value of None is a tombstone. Key types that this registry does not use (CONTEXT, CLEAR_SUBJECT) and others'
+NOOP decode to None, so that a topic written by Confluent's registry can be read. A turn is a NOOP, which every
 registry passes over whatever its value, all under one key, so that compaction keeps the last of them.
 """
 
@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headrace.registry.modes import STORED
 from headrace.registry.schemas import LEVELS, Reference
 
 
@@ -39,6 +40,14 @@ class CompatibilityLevel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """Mode of a subject, or the global one (subject None); mode None removes it."""
+
+    subject: str | None
+    mode: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectDeletion:
     """All versions of a subject up to this one are soft-deleted; version None is the tombstone."""
 
@@ -54,8 +63,8 @@ class Turn:
     is_over: bool = False
 
 
-Change = SchemaVersion | CompatibilityLevel | SubjectDeletion
-"""What changes subjects, ids or levels."""
+Change = SchemaVersion | CompatibilityLevel | Mode | SubjectDeletion
+"""What changes subjects, ids, levels or modes."""
 Record = Change | Turn
 
 TURN_HEADER: Final = "headrace-turn"
@@ -72,6 +81,9 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
         case CompatibilityLevel():
             key = {"keytype": "CONFIG", "subject": record.subject, "magic": 0}
             return _dump(key), None if record.level is None else _dump({"compatibilityLevel": record.level})
+        case Mode():
+            key = {"keytype": "MODE", "subject": record.subject, "magic": 0}
+            return _dump(key), None if record.mode is None else _dump(_mode_value(record))
         case SubjectDeletion():
             key = {"keytype": "DELETE_SUBJECT", "subject": record.subject, "magic": 0}
             value = {"subject": record.subject, "version": record.version}
@@ -95,6 +107,10 @@ def _schema_value(record: SchemaVersion) -> dict[str, Any]:
     return {**value, "schema": record.text, "deleted": record.deleted}
 
 
+def _mode_value(record: Mode) -> dict[str, Any]:
+    return {"subject": record.subject, "mode": record.mode}
+
+
 def _decode(key: dict[str, Any], value: dict[str, Any] | None) -> Record | None:
     match key["keytype"]:
         case "SCHEMA":
@@ -115,7 +131,11 @@ def _decode(key: dict[str, Any], value: dict[str, Any] | None) -> Record | None:
                 deleted=bool(value.get("deleted", False)),
             )
         case "CONFIG":
-            return CompatibilityLevel(subject=key["subject"], level=None if value is None else _level(value))
+            # Confluent's registry leaves the subject out of the global settings' keys since it writes no nulls.
+            level = None if value is None else _level(value)
+            return CompatibilityLevel(subject=key.get("subject"), level=level)
+        case "MODE":
+            return Mode(subject=key.get("subject"), mode=None if value is None else _mode(value))
         case "DELETE_SUBJECT":
             return SubjectDeletion(
                 subject=str(key["subject"]), version=None if value is None else int(value["version"])
@@ -131,6 +151,13 @@ def _level(value: dict[str, Any]) -> str | None:
     if level is not None and level not in LEVELS:
         raise ValueError(f"{level!r} is no compatibility level")
     return level
+
+
+def _mode(value: dict[str, Any]) -> str:
+    mode: str = value["mode"]
+    if mode not in STORED:
+        raise ValueError(f"{mode!r} is no mode")
+    return mode
 
 
 def _dump(value: dict[str, Any]) -> bytes:

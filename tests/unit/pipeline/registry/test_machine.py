@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from registry_machine_kit import V1, V2, Log, Registry, refused, replay
 
-from headrace.registry.errors import RegistryError
-from headrace.registry.machine import Decision, Machine, Submitted
+from headrace.registry.machine import Machine, Submitted
 from headrace.registry.records import (
     Change,
     CompatibilityLevel,
@@ -22,42 +22,7 @@ from headrace.registry.records import (
 )
 from headrace.registry.schemas import Reference, normal_form, schema_id
 
-V1 = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
-V2 = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int","default":0}]}'
 BROKEN = '{"type":"record","name":"R","fields":[{"name":"c","type":"int"}]}'
-
-Log = list[tuple[bytes, bytes | None]]
-
-
-class Registry:
-    """A machine with its topic as a list."""
-
-    def __init__(self, identify: Callable[[str], int] = schema_id) -> None:
-        self.machine = Machine(schema_id=identify)
-        self.log: Log = []
-
-    def write(self, decision: Decision) -> Any:
-        for record in decision.records:
-            self.log.append(encode(record))
-            replay([self.log[-1]], self.machine)
-        return decision.answer
-
-    def register(self, subject: str, text: str, *references: Reference) -> int:
-        submitted = Submitted(text=text, references=references)
-        answer: int = self.write(self.machine.decide_register(subject, submitted))["id"]
-        return answer
-
-
-def replay(log: Log, machine: Machine, prefix: str = "") -> list[str]:
-    decoded = [decode(key, value) for key, value in log]
-    findings = [machine.apply(record, prefix) for record in decoded if record is not None]
-    return [finding for finding in findings if finding]
-
-
-def refused(action: Callable[[], Any]) -> tuple[int, int]:
-    with pytest.raises(RegistryError) as caught:
-        action()
-    return caught.value.status, caught.value.code
 
 
 def test_versions_grow_and_a_known_schema_keeps_its_version_and_id() -> None:
