@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headrace.events.avro_schemas import MONITORING_TOPIC
-from headrace.producer.checks import EventError, checked_text, shown
+from headrace.producer.checks import EventError, checked_text
 from headrace.producer.stream import check_header
+from headrace.producer.values import shown
 
 DELIVERY_KEY: Final = "delivery.timeout.ms"
 _DELIVERY_ALIAS: Final = "message.timeout.ms"

@@ -1,21 +1,30 @@
 """What `send()` takes: time, key and fields, checked before a sequence is taken, each refused in one sentence. Pure.
 
-Owns which Python values an Avro field takes. fastavro's writer would cut 1.5 to 1, write True as 1 and leave a misspelt
-field out, so fields of plain types are checked here: once for each combination of names and types, since events of one
-topic have few. Values inside of arrays, maps and records are the writer's to refuse.
+fastavro's writer would cut 1.5 to 1, write True as 1 and leave a misspelt field out, so fields of plain types are checked
+here: once for each combination of names and types, since events of one topic have few. Fields of other types, whose values
+have more to them than their type, are checked each time.
 """
 
 from __future__ import annotations
 
-import datetime
 import difflib
 import math
-import reprlib
 from collections.abc import Mapping
-from decimal import Decimal
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Final
-from uuid import UUID
+
+from headrace.producer.values import (
+    FLOAT_END,
+    INT_MAX,
+    INT_MIN,
+    LOGICAL,
+    PRIMITIVES,
+    Check,
+    Checks,
+    described,
+    is_taken,
+    shown,
+)
 
 TIME_MS_MIN: Final = 100_000_000_000
 """March 1973 in milliseconds, and the year 5138 in seconds."""
@@ -25,34 +34,6 @@ TIME_MS_MAX: Final = 100_000_000_000_000
 
 SHAPES_MAX: Final = 1000
 """Bound of the combinations of names and types that are known to fit; one beyond it is checked each time."""
-
-_INT_MIN: Final = -(2**31)
-_INT_MAX: Final = 2**31 - 1
-_FLOAT_END: Final = (2 - 2**-24) * 2.0**127
-"""The first number that is no 32-bit one, rounded."""
-
-_PRIMITIVES: Final[Mapping[str, tuple[type, ...]]] = {
-    "null": (type(None),),
-    "boolean": (bool,),
-    "int": (Integral,),
-    "long": (Integral,),
-    "float": (Real,),
-    "double": (Real,),
-    "bytes": (bytes, bytearray, memoryview),
-    "string": (str,),
-}
-
-_LOGICAL: Final[Mapping[str, type]] = {
-    "timestamp-millis": datetime.datetime,
-    "timestamp-micros": datetime.datetime,
-    "local-timestamp-millis": datetime.datetime,
-    "local-timestamp-micros": datetime.datetime,
-    "date": datetime.date,
-    "time-millis": datetime.time,
-    "time-micros": datetime.time,
-    "uuid": UUID,
-    "decimal": Decimal,
-}
 
 
 class EventError(ValueError):
@@ -111,6 +92,13 @@ class FieldCheck:
         self._required = [field["name"] for field in fields if "default" not in field]
         self._ints = tuple(name for name, kind in self._types.items() if _is_int(kind))
         self._floats = tuple(name for name, kind in self._types.items() if _is_float(kind))
+        checks = Checks(schema.get("__named_schemas", {}))
+        self._values = {name: checks.of(kind) for name, kind in self._types.items()}
+        self._deep = {
+            name: self._values[name]
+            for name, kind in self._types.items()
+            if self._takes[name] is None or _has_rules(kind)
+        }
         self._shapes: set[tuple[object, ...]] = set()
 
     @property
@@ -130,12 +118,18 @@ class FieldCheck:
                 self._shapes.add(shape)
         for name in self._ints:
             value = fields.get(name)
-            if type(value) is int and not _INT_MIN <= value <= _INT_MAX:
+            if type(value) is int and not INT_MIN <= value <= INT_MAX:
                 raise _misfit(f"field `{name}` is {value}, and an int has 32 bits")
         for name in self._floats:
             value = fields.get(name)
-            if isinstance(value, int | float) and _FLOAT_END <= abs(value) < math.inf:
+            if isinstance(value, int | float) and FLOAT_END <= abs(value) < math.inf:
                 raise _misfit(f"field `{name}` is {shown(value)}, and a float has 32 bits")
+
+        _refuse(self._deep, fields)
+
+    def refuse_values(self, fields: Mapping[str, Any]) -> None:
+        """Raise EventError for the first value that does not fit; for fields that the writer refused."""
+        _refuse(self._values, fields)
 
     def _check(self, fields: Mapping[str, Any]) -> None:
         if "header" in fields:
@@ -148,30 +142,32 @@ class FieldCheck:
                 raise _misfit(f"field `{name}` is missing and has no default")
         for name, value in fields.items():
             takes = self._takes[name]
-            if takes is not None and not _is_taken(value, takes):
-                raise _misfit(f"field `{name}` is {shown(value)}, give {_described(self._types[name])}")
+            if takes is not None and not is_taken(value, takes):
+                raise _misfit(f"field `{name}` is {shown(value)}, give {described(self._types[name])}")
 
     def _advice(self, name: object) -> str:
         close = difflib.get_close_matches(str(name), self._types, n=1)
         return f"did you mean `{close[0]}`?" if close else f"its fields are {', '.join(self._types)}"
 
 
+def _refuse(checks: Mapping[str, Check], fields: Mapping[str, Any]) -> None:
+    for name, check in checks.items():
+        if name in fields and (found := check(fields[name])):
+            raise _misfit(f"field `{name}{found.path}` {found.reason}")
+
+
 def _taken(kind: Any) -> tuple[type, ...] | None:
-    """Return the Python types that a field of this Avro type takes; None: the writer decides."""
+    """Return the Python types that a field of this Avro type takes; None: more than the type counts."""
     if isinstance(kind, list):
         members = [_taken(member) for member in kind]
         return None if None in members else tuple(each for member in members if member for each in member)
     if isinstance(kind, str):
-        return _PRIMITIVES.get(kind)
-    plain = _PRIMITIVES.get(kind["type"]) if isinstance(kind["type"], str) else None
+        return PRIMITIVES.get(kind)
+    plain = PRIMITIVES.get(kind["type"]) if isinstance(kind["type"], str) else None
     if plain is None:
         return None
-    logical = _LOGICAL.get(kind.get("logicalType"))
+    logical = LOGICAL.get(kind.get("logicalType"))
     return (*plain, logical) if logical else plain
-
-
-def _is_taken(value: object, takes: tuple[type, ...]) -> bool:
-    return bool in takes if isinstance(value, bool) else isinstance(value, takes)
 
 
 def _is_int(kind: Any) -> bool:
@@ -186,19 +182,11 @@ def _is_float(kind: Any) -> bool:
     return "float" in members and "double" not in members
 
 
-def _described(kind: Any) -> str:
-    if isinstance(kind, list):
-        return " or ".join(_described(member) for member in kind)
-    if isinstance(kind, str):
-        return kind
-    logical = kind.get("logicalType")
-    return f"{kind['type']} ({logical})" if logical else str(kind["type"])
+def _has_rules(kind: Any) -> bool:
+    """Whether not every value of the types that are taken fits."""
+    members = kind if isinstance(kind, list) else [kind]
+    return any(isinstance(each, dict) and each.get("logicalType") in ("uuid", "decimal") for each in members)
 
 
 def _misfit(reason: str) -> EventError:
     return EventError(f"the event does not fit its schema: {reason}")
-
-
-def shown(value: object) -> str:
-    """Return a value and its type for a sentence, cut where it is long."""
-    return f"{reprlib.repr(value)} ({type(value).__name__})"

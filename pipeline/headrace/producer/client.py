@@ -35,11 +35,12 @@ from headrace.producer.arguments import (
     checked_security,
     checked_window,
 )
-from headrace.producer.checks import checked_text, shown
+from headrace.producer.checks import checked_text
 from headrace.producer.life import Life, ProducerClosedError, Settings
 from headrace.producer.registration import register
 from headrace.producer.spool import folder_of
 from headrace.producer.stream import Counts, Encoder
+from headrace.producer.values import shown
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "acks": "all",

@@ -133,6 +133,7 @@ class Encoder:
         try:
             schemaless_writer(buffer, self.schema, record, strict_allow_default=self._is_strict)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            self._check.refuse_values(record)
             raise EventError(f"the event does not fit its schema: {type(error).__name__}: {error}") from error
         return buffer.getvalue()
 

@@ -121,10 +121,12 @@ def test_each_avro_type_takes_its_python_types() -> None:
             check(wrong)
 
 
-def test_a_schema_with_nested_fields_leaves_their_content_to_the_writer() -> None:
+def test_nested_fields_are_checked_each_time() -> None:
     check = check_of({"name": "tags", "type": {"type": "array", "items": "string"}})
     assert not check.is_whole
     check({"tags": ["a"]})
+    with pytest.raises(EventError, match=r"field `tags\[0\]` is 5 \(int\), give string"):
+        check({"tags": [5]})
     with pytest.raises(EventError, match="did you mean `tags`"):
         check({"tag": ["a"]})
     assert FieldCheck(parsed_schema("page_view")).is_whole
