@@ -201,7 +201,8 @@ def test_a_topic_that_is_not_there_and_is_not_created_is_told(dev_cluster: Calla
     done = headrace("produce", "missing", "--bootstrap", cluster.bootstrap, stdin="x\n")
     assert done.returncode == 1
     assert done.stderr.endswith(
-        "Error: 1 messages were not acknowledged (1: Broker: Unknown topic or partition).\n"
+        "Error: 1 messages were not acknowledged (1: topic missing does not exist: create it, "
+        "or have the brokers do so with auto.create.topics.enable=true).\n"
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from fastavro import schemaless_reader
 from processes import DevCluster, eventually, free_port
 from registry_process import RegistryProcess
@@ -27,6 +28,7 @@ from headrace.events.fingerprint_columns import fingerprint_sum
 from headrace.events.monitoring import MonitoringEvent
 from headrace.producer import EventError, Producer, ProducerClosedError
 from headrace.producer.registration import RegistrationError
+from headrace.producer.stream import Counts
 
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 LINE = {"reason": "r", "line": b"x", "size": 1, "sha256": ""}
@@ -248,6 +250,35 @@ def test_wrong_use_is_refused_in_a_sentence(broker: DevCluster, registry: Regist
     check_accounts(broker.bootstrap, producer.producer_id, "own", [0])
     with pytest.raises(RegistrationError, match="check that it runs"):
         new_producer(broker.bootstrap, "http://127.0.0.1:1", "own", registry_seconds_max=0.2)
+
+
+def test_topics_that_are_not_there_are_named_with_what_to_do(
+    dev_cluster: Callable[..., DevCluster], tmp_path: Path
+) -> None:
+    cluster = dev_cluster(set={"auto.create.topics.enable": "false"})
+    registry = RegistryProcess(tmp_path / "registry", cluster.bootstrap)
+    config = {"topic.metadata.propagation.max.ms": 1000, "delivery.timeout.ms": 6000}
+
+    def counts_of_one() -> Counts:
+        with new_producer(cluster.bootstrap, registry.url, "orders", client_config=config) as producer:
+            producer.send("orders", LINE)
+            assert producer.flush(seconds_max=30) == 0
+            return producer.close(seconds_max=2)["orders"]
+
+    try:
+        for missing in (MONITORING_TOPIC, "orders"):
+            counts = counts_of_one()
+            assert (counts.failed, counts.unknown) == (1, 0), counts
+            assert f"topic {missing} does not exist: create it" in "".join(counts.reasons)
+            create_topic(cluster.bootstrap, missing)
+        assert counts_of_one().acknowledged == 1
+    finally:
+        registry.end()
+
+
+def create_topic(bootstrap: str, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
 
 
 PROGRAM = """

@@ -40,7 +40,8 @@ INTERRUPTED: Final = 130
 class Deliveries:
     """Counts what became of the messages; `trouble` is what the client said last of brokers that are away."""
 
-    def __init__(self) -> None:
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
         self.acknowledged = 0
         self.failures: Counter[str] = Counter()
         self.trouble: KafkaError | None = None
@@ -50,7 +51,9 @@ class Deliveries:
         if error is None:
             self.acknowledged += 1
         else:
-            self.failures[error.str()] += 1
+            from headrace.producer.stream import explained
+
+            self.failures[explained(error, self._topic).str()] += 1
             self.is_late |= error.code() == KafkaError._MSG_TIMED_OUT
 
     def note_trouble(self, error: KafkaError) -> None:
@@ -124,7 +127,7 @@ def produce(
     weaker: dict[str, Any] = (
         {} if wished.get("acks", "all") in ("all", "-1") else {"enable.idempotence": False}
     )
-    deliveries = Deliveries()
+    deliveries = Deliveries(topic)
     try:
         producer = Producer(
             {

@@ -30,7 +30,7 @@ from headrace.producer.author import Author, this_process
 from headrace.producer.checks import EventError, checked_key, checked_time
 from headrace.producer.spool import LeftBehind, boot_id, left_behind, new_spool, of_cluster
 from headrace.producer.spool_layout import Head, Ring, cluster_number, slots_for
-from headrace.producer.stream import Encoder, Envelope, Stream, interrupted
+from headrace.producer.stream import Encoder, Envelope, Stream, explained, interrupted
 
 _log = logging.getLogger("headrace.producer")
 
@@ -135,6 +135,8 @@ class Life:
         """Whether the client has said which cluster it is connected to."""
         self._unpublished: deque[Outgoing] = deque()
         self.monitoring_failures = 0
+        self._refusal = ""
+        """Why the last account that was not delivered was not."""
         self.is_closed = False
         """No event is taken any more."""
         self._is_over = False
@@ -206,7 +208,7 @@ class Life:
                 return
             deadline = deadline or self._patience(stream)
             if time.monotonic() > deadline:
-                on_delivery(_overdue(stream), None)
+                on_delivery(_overdue(stream, self._refusal), None)
                 return
             time.sleep(_PAUSE_SECONDS)
 
@@ -380,8 +382,8 @@ class Life:
         ):
             self._give_up(outgoing, error)
         else:
-            kind = outgoing.account.kind
-            _log.warning("a %s account was not delivered and is published again: %s", kind, error.str())
+            kind, self._refusal = outgoing.account.kind, explained(error, MONITORING_TOPIC).str()
+            _log.warning("a %s account was not delivered and is published again: %s", kind, self._refusal)
             self._unpublished.append(outgoing)
 
     def _note_delivered(self, outgoing: Outgoing) -> None:
@@ -400,7 +402,8 @@ class Life:
         """An account of a life that was left behind stays in its spool, for the next one."""
         if outgoing.left is None:
             self.monitoring_failures += 1
-        _log.error("a monitoring event was not delivered: %s", error.str())
+        self._refusal = explained(error, MONITORING_TOPIC).str()
+        _log.error("a monitoring event was not delivered: %s", self._refusal)
 
 
 def _opened_client(config: Mapping[str, Any]) -> KafkaProducer:
@@ -419,12 +422,12 @@ def _place_of(head: Head) -> tuple[str, ...]:
     return head.datacenter, head.server, head.service, head.bootstrap
 
 
-def _overdue(stream: Stream) -> KafkaError:
-    reason = (
-        "the client's queue stayed full"
-        if stream.is_announced
-        else f"the opening heartbeat in {MONITORING_TOPIC} was not acknowledged"
-    )
+def _overdue(stream: Stream, refusal: str) -> KafkaError:
+    """Return what becomes of an event that waited too long; `refusal` is why accounts were not delivered."""
+    reason = "the client's queue stayed full"
+    if not stream.is_announced:
+        reason = f"the opening heartbeat in {MONITORING_TOPIC} was not acknowledged"
+        reason += f": {refusal}" if refusal else ""
     return KafkaError(KafkaError._QUEUE_FULL, reason)
 
 

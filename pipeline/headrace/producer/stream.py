@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -25,6 +26,8 @@ from headrace.producer.checks import EventError, FieldCheck
 from headrace.producer.plain_fields import LONGS, UNUSUAL, fields_writer, text
 from headrace.producer.spool_layout import NoRing, Ring
 
+_log = logging.getLogger("headrace.producer")
+
 FAILED_CODES: Final = frozenset(
     (
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -40,6 +43,8 @@ FAILED_CODES: Final = frozenset(
     )
 )
 """Errors after which an event is surely not in the log; after any other one it may be."""
+
+_MISSING_CODES: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 _HEADER_FIELDS: Final = ["time", "server", "service", "producer", "sequence"]
 
@@ -167,11 +172,13 @@ class Stream:
         """Return the callback for one event; it runs on whichever thread polls the client."""
         return partial(self._delivered, sequence, time_ms)
 
-    def _delivered(self, sequence: int, time_ms: int, error: KafkaError | None, _: Any) -> None:
+    def _delivered(self, sequence: int, time_ms: int, error: KafkaError | None, message: Any) -> None:
         now_ms = self._clock_ms()
         if error is None:
             self.ring.on_acknowledged(sequence, now_ms)
         else:
+            has_partition = message is not None and message.partition() is not None
+            error = explained(error, self.topic, has_partition=has_partition)
             self.ring.on_failed(sequence, _outcome(error))
         self.deliveries.append((sequence, time_ms, now_ms, error))
 
@@ -206,6 +213,8 @@ class Stream:
         reason = error.str()
         if not self._ledger.on_failed(sequence, time_ms, outcome=outcome, reason=reason):
             return
+        if error.code() in _MISSING_CODES and reason not in self.counts.reasons:
+            _log.error("events are not delivered: %s", reason)
         if outcome == "failed":
             self.counts.failed += 1
         else:
@@ -225,6 +234,15 @@ class Stream:
         for sequence, time_ms in self._ledger.unsettled(self.next_sequence, now_ms):
             self._settle_failure(sequence, time_ms, interrupted())
         return self._ledger.closed(now_ms)
+
+
+def explained(error: KafkaError, topic: str, *, has_partition: bool = False) -> KafkaError:
+    """Return the error of a topic that does not exist with what to do; without a partition nothing was ever sent."""
+    if error.code() not in _MISSING_CODES:
+        return error
+    code = error.code() if has_partition else KafkaError._UNKNOWN_TOPIC
+    advice = "create it, or have the brokers do so with auto.create.topics.enable=true"
+    return KafkaError(code, f"topic {topic} does not exist: {advice}")
 
 
 def _outcome(error: KafkaError) -> Outcome:

@@ -94,6 +94,23 @@ def new_life(producer: str = "p", folder: Path | None = None, *, delivery_ms: in
     return Life(producer, Settings("s", "v", "d", 1000, config, {"t": encoder}, monitoring, folder))
 
 
+def test_a_monitoring_topic_that_is_not_there_is_named_with_what_to_do(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = new_life()
+    stream = life.streams["t"]
+    life._put(stream, [stream.opened(0)])
+    life._publish()
+    client: Any = life._client
+    client.kept.pop()(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), None)
+    life.send("t", LINE, None, None)
+    stream.settle()
+    sentence = f"topic {MONITORING_TOPIC} does not exist: create it"
+    assert sentence in caplog.text
+    [reason] = stream.counts.reasons
+    assert sentence in reason
+
+
 @pytest.mark.parametrize("seconds", [0.0, 2.0, 130.0])
 def test_the_end_keeps_its_limit_without_brokers(clock: Clock, seconds: float) -> None:
     life = new_life()

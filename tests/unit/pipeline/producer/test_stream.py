@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import KafkaError
@@ -91,6 +92,30 @@ def test_outcomes_go_to_the_ledger_in_the_order_of_the_callbacks() -> None:
     counts = stream.counts
     assert (counts.acknowledged, counts.failed, counts.unknown) == (2, 1, 1)
     assert sum(counts.reasons.values()) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "partition", "outcome"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, None, (1, 0)),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, 3, (0, 1)),
+        (KafkaError._UNKNOWN_TOPIC, None, (1, 0)),
+    ],
+)
+def test_an_event_for_a_topic_that_is_not_there_failed_unless_it_was_under_way(
+    code: int, partition: int | None, outcome: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    stream = new_stream()
+    for sequence in range(2):
+        stream.deliveries.append((sequence, NOW, -1, None))
+        message = SimpleNamespace(partition=lambda: partition)
+        stream.on_delivery(sequence, NOW)(KafkaError(code), message)
+    stream.settle()
+    counts = stream.counts
+    assert (counts.failed, counts.unknown) == (2 * outcome[0], 2 * outcome[1])
+    [reason] = counts.reasons
+    assert reason.startswith("topic t does not exist: create it")
+    assert [record.message for record in caplog.records] == [f"events are not delivered: {reason}"]
 
 
 def test_what_was_taken_and_never_told_of_is_unknown_when_the_stream_closes() -> None:
