@@ -151,6 +151,7 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
                 f"SELECT count(*) FROM {PAGEVIEWS} WHERE header.time >= TIMESTAMP '2023-11-14 22:13:20.030 UTC'",
                 "SELECT min(readable_metrics.`header.time`.lower_bound) = TIMESTAMP '2023-11-14 22:13:20 UTC' "
                 f"FROM {PAGEVIEWS}.files",
+                f"ALTER TABLE {PAGEVIEWS} ADD PARTITION FIELD days(header.time)",
                 f"UPDATE {PAGEVIEWS} SET path = '/updated' WHERE _offset = 0",
                 f"MERGE INTO {PAGEVIEWS} t USING (SELECT 1L AS o) s ON t._offset = s.o "
                 "WHEN MATCHED THEN UPDATE SET path = '/merged'",
@@ -192,6 +193,8 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
         number for number in range(60) if number % 10 != 5 and number not in (2, 3)
     ]
     assert counted(tmp_path) == {"events": 52, "no events": 5}
+    in_time = "SELECT count(*) FROM warehouse.pageviews WHERE header.time >= '2023-11-14 22:13:20.030Z'::TIMESTAMPTZ"
+    assert answer(tmp_path, in_time) == [(27,)]
     assert rows[0][:2] == (0, "/updated")
     assert rows[1][1:6] == ("/merged", "Q", "g", 3, 4)
     assert rows[-1] == (59, "/", "Q", "g", 3, 4, b"k", 1)

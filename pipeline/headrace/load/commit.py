@@ -33,6 +33,7 @@ from headrace.load.tables import (
     COMMIT_ATTEMPTS_MAX,
     DEAD_LETTER,
     DEAD_LETTER_TABLE,
+    WarehouseError,
     ensure_table,
 )
 from headrace.load.task import RangeResult, TaskResult
@@ -45,8 +46,11 @@ class RefusedError(Exception):
     """Somebody else committed to the table since the round was planned; plan it anew."""
 
 
-class _Transaction(Transaction):
-    """A transaction that works out its metadata once a change: pyiceberg's copies every snapshot at each look, 16 times."""
+class UnpartitionedTransaction(Transaction):
+    """A transaction that adds files without partitions, whatever partition fields others gave the table.
+
+    It works out its metadata once a change: pyiceberg's copies every snapshot at each look, 16 times.
+    """
 
     _worked_out: tuple[Any, Any, TableMetadata] | None = None
 
@@ -54,9 +58,26 @@ class _Transaction(Transaction):
     def table_metadata(self) -> TableMetadata:
         known = self._worked_out
         if known is None or known[0] is not self._table.metadata or known[1] is not self._updates:
-            known = (self._table.metadata, self._updates, super().table_metadata)
+            known = (self._table.metadata, self._updates, _unpartitioned(super().table_metadata))
             self._worked_out = known
         return known[2]
+
+
+def _unpartitioned(metadata: TableMetadata) -> TableMetadata:
+    """Return metadata under which files are added by the spec without fields, which a table of a load begins with.
+
+    Raises:
+        WarehouseError: the table has no such spec.
+    """
+    if metadata.spec().is_unpartitioned():
+        return metadata
+    for spec in metadata.partition_specs:
+        if not spec.fields:
+            return metadata.model_copy(update={"default_spec_id": spec.spec_id})
+    raise WarehouseError(
+        f"the table at {metadata.location} has only specs with partition fields, and a load writes files without: "
+        "drop the table's partition fields (`ALTER TABLE ... DROP PARTITION FIELD`); they may be added again behind it"
+    )
 
 
 def commit(
@@ -154,7 +175,7 @@ def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str
             "the table's property commit.retry.num-retries is not 0, so a commit could double rows"
         )
     try:
-        with _Transaction(table) as transaction:
+        with UnpartitionedTransaction(table) as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(properties))
             with update.merge_append() as snapshot:
                 for file in files:

@@ -62,6 +62,8 @@ AUDIT_BATCH: Final = "headrace.audit-batch"
 OWN_TABLES: Final = (DEAD_LETTER, LOAD_HISTORY, AUDIT_WINDOWS, AUDIT_FINDINGS)
 CATALOG_FILE: Final = "catalog.db"
 SQLITE_WAIT_SECONDS: Final = 30
+FORMAT_VERSION: Final = 2
+"""pyiceberg reads Iceberg's format 3 and cannot write it."""
 COMMIT_ATTEMPTS_MAX: Final = 20
 """Tries of a change that others get ahead of."""
 
@@ -174,12 +176,21 @@ def table_of_topic(topic: str) -> str:
     Raises:
         WarehouseError: the name belongs to a table of headrace itself.
     """
-    name = re.sub(r"\W", "_", split_topic(topic)[1]).lower()
+    name = _table_name(topic)
     if name in OWN_TABLES:
         raise WarehouseError(
             f"topic {topic} cannot be loaded: {NAMESPACE}.{name} is a table of headrace itself"
         )
     return name
+
+
+def is_table_of(name: str, topic: str) -> bool:
+    """Return whether a topic's rows are in this table; what another table has of it is a copy that others made."""
+    return _table_name(topic) == name
+
+
+def _table_name(topic: str) -> str:
+    return re.sub(r"\W", "_", split_topic(topic)[1]).lower()
 
 
 def strangers(name: str, topics: Collection[str], loaded: Collection[str]) -> dict[str, str]:
@@ -214,12 +225,18 @@ def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) 
 
     Raises:
         CommitFailedException: somebody else changed an older release's table meanwhile; ask again.
+        WarehouseError: the table has a format that no load can write.
     """
     identifier = f"{NAMESPACE}.{name}"
     try:
         table = catalog.load_table(identifier)
     except NoSuchTableError:
         table = _create(catalog, identifier, columns)
+    if table.metadata.format_version > FORMAT_VERSION:
+        raise WarehouseError(
+            f"{identifier} has Iceberg's format {table.metadata.format_version}, and a load writes format "
+            f"{FORMAT_VERSION}: rename the table, and a new one is loaded from the start of the log"
+        )
     upgrade(table, columns)
     differing = {key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value}
     if differing:

@@ -9,6 +9,7 @@ import pytest
 from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.transforms import DayTransform
 
 from headrace.audit.archive import Archive
 from headrace.audit.judging.book import Book
@@ -176,8 +177,11 @@ def test_a_ledger_from_before_the_last_batch_is_begun_anew(catalog: Catalog) -> 
     assert Archive(catalog).restored(pipeline.ledger) is pipeline.ledger
 
 
-def test_small_files_become_one_and_no_row_changes(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As often as batches say; a file that is as large as one may be stays."""
+@pytest.mark.parametrize("is_partitioned", [False, True])
+def test_small_files_become_one_and_no_row_changes(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, is_partitioned: bool
+) -> None:
+    """As often as batches say, whatever partition fields others give the table; a file that is as large as one may be stays."""
     monkeypatch.setattr("headrace.audit.archive.MERGED_EVERY", 4)
     monkeypatch.setattr("headrace.audit.archive.MERGED_ROWS_MAX", 6)
     archive, pipeline, book = Archive(catalog), Pipeline(), Book()
@@ -195,6 +199,9 @@ def test_small_files_become_one_and_no_row_changes(catalog: Catalog, monkeypatch
         archive.write(pipeline.ledger.facts, {})
         archive.merge(pipeline.ledger.facts)
         table = catalog.load_table("warehouse.audit_windows")
+        if is_partitioned and round_number == 1:
+            with table.update_spec() as update:
+                update.add_field("window_start", DayTransform(), "day")
         sizes.append(sorted(task.file.record_count for task in table.scan().plan_files()))
         numbers.append(sorted(row["batch"] for row in table.scan().to_arrow().to_pylist()))
     assert numbers == [list(range(1, last + 1)) for last in range(1, 9)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.transforms import DayTransform
 
 from headrace.audit import reload
 from headrace.audit.period import Period
@@ -124,6 +125,15 @@ def test_the_window_has_what_the_log_has_and_all_else_stays(catalog: Catalog, cl
     assert last is not None
     assert again(catalog, cluster) == Reload(rows_before=4, rows_after=4, added=0, removed=0)
     assert tables.load_table(catalog, "pageviews").current_snapshot() == last
+
+
+def test_a_window_of_a_table_with_partition_fields_is_loaded_again(
+    catalog: Catalog, cluster: Cluster
+) -> None:
+    with tables.load_table(catalog, "pageviews").update_spec() as update:
+        update.add_field("header.time", DayTransform(), "day")
+    assert again(catalog, cluster) == Reload(rows_before=4, rows_after=4, added=1, removed=1)
+    assert offsets(catalog) == [0, 1, 2, 3, 7, 8]
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(catalog: Catalog, cluster: Cluster) -> None:

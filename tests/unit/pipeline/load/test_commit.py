@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from load_kit import TOPIC, attempt, offsets_in, own, written
+from load_kit import TOPIC, attempt, load, offsets_in, own, written
 from pyiceberg.catalog import Catalog
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, history, query, tables
@@ -121,6 +123,35 @@ def test_what_others_commit_to_the_tables_takes_no_position_and_repeats_no_lette
     commit.commit(again, attempt(catalog, run, 5, 7))
     rows = tables.load_table(catalog, "pageviews").scan().to_arrow()
     assert sorted(rows["_offset"].to_pylist()) == [3, 4, 5, 6]
+
+
+def test_a_table_that_others_gave_partition_fields_is_loaded_on_and_all_of_it_is_found(
+    catalog: Catalog, run: Run
+) -> None:
+    commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, 0, 2))
+    for name in ("pageviews", tables.DEAD_LETTER):
+        with tables.ensure_table(catalog, name, tables.DEAD_LETTER_TABLE).update_spec() as update:
+            update.add_field("_datacenter", IdentityTransform(), "datacenter")
+    table = tables.load_table(catalog, "pageviews")
+    table.append(table.scan().to_arrow().cast(table.schema().as_arrow()))
+    for first in range(2, 50, 2):
+        load(catalog, run, first, first + 2, dead=(first,))
+    for name, offsets in (
+        ("pageviews", [0, 0, 1, 1, *range(3, 50, 2)]),
+        (tables.DEAD_LETTER, [*range(2, 50, 2)]),
+    ):
+        found = tables.load_table(catalog, name).scan(row_filter="_datacenter = 'dc-east'").to_arrow()
+        assert sorted(found.column("_offset").to_pylist()) == offsets
+
+
+def test_a_table_whose_specs_all_have_partition_fields_is_refused(catalog: Catalog, run: Run) -> None:
+    columns = tables.ensure_table(catalog, "pageviews").schema()
+    catalog.drop_table("warehouse.pageviews")
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "datacenter"))
+    catalog.create_table("warehouse.pageviews", columns, partition_spec=spec)
+    results = attempt(catalog, run, 0, 2)
+    with pytest.raises(tables.WarehouseError, match="DROP PARTITION FIELD"):
+        commit.commit(commit.settle(catalog, "pageviews"), results)
 
 
 def test_a_table_grows_with_defaults_and_old_files_stay_readable(catalog: Catalog, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -38,6 +39,18 @@ def test_a_namespace_that_cannot_be_made_is_an_error(
 
     monkeypatch.setattr(catalog, "create_namespace", refuse)
     with pytest.raises(IntegrityError):
+        tables.ensure_table(catalog, "pageviews")
+
+
+def test_a_table_of_a_format_that_no_load_writes_is_refused_in_a_sentence(
+    catalog: Catalog, tmp_path: Path
+) -> None:
+    metadata = tables.ensure_table(catalog, "pageviews").metadata.model_dump(mode="json", by_alias=True)
+    upgraded = tmp_path / "00001-upgraded.metadata.json"
+    upgraded.write_text(json.dumps({**metadata, "format-version": 3, "next-row-id": 0}), encoding="utf-8")
+    catalog.drop_table("warehouse.pageviews")
+    catalog.register_table("warehouse.pageviews", f"file://{upgraded}")
+    with pytest.raises(tables.WarehouseError, match=r"has Iceberg's format 3.*: rename the table"):
         tables.ensure_table(catalog, "pageviews")
 
 
