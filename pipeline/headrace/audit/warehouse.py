@@ -37,7 +37,15 @@ from headrace.load import history
 from headrace.load.columns import RecordColumns
 from headrace.load.commit import dead_letter_paths
 from headrace.load.names import DATACENTER, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION, partition_column
-from headrace.load.tables import DEAD_LETTER, NAMESPACE, OWN_TABLES, load_table, split_topic, table_of_topic
+from headrace.load.tables import (
+    DEAD_LETTER,
+    NAMESPACE,
+    OWN_TABLES,
+    is_table_of,
+    load_table,
+    split_topic,
+    table_of_topic,
+)
 
 OWN: Final = (DATACENTER, TOPIC, TOPIC_PARTITION, OFFSET)
 ENVELOPE_TYPES: Final = {
@@ -146,6 +154,8 @@ class Warehouse:
         columns = (rows.column(column).to_pylist() for column in ARRIVAL_COLUMNS)
         hosts = {snapshot.timestamp_ms: history.host_of(snapshot) for snapshot in snapshots}
         for topic, partition, first, following, committed, kind, reason, life in zip(*columns, strict=True):
+            if not is_table_of(name, topic):
+                continue
             place = SourcePartition(*split_topic(topic), partition)
             if kind is None:
                 ledger.on_loaded(place, first, following, committed, hosts.get(committed, ""))
@@ -170,7 +180,11 @@ class Warehouse:
         if not is_counted and _is_settled(ledger, table, name, task):
             ledger.on_file(name, key, ())
             return 0
-        found = _envelopes(table, task)
+        found = [
+            item
+            for item in _envelopes(table, task)
+            if is_table_of(name, f"{item.place.datacenter}.{item.place.topic}")
+        ]
         if not is_counted:
             ledger.on_file(name, key, _tallies(found))
         ledger.rows_forgotten.discard(key)

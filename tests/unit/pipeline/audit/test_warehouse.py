@@ -63,18 +63,29 @@ def add(catalog: Catalog, name: str, types: list[tuple[str, Any]], row: dict[str
     table.append(pa.Table.from_pylist([row], schema=schema))
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_a_table_without_envelopes_costs_the_others_nothing(catalog: Catalog, name: str) -> None:
-    add(catalog, name, *ODD[name])
-    add(catalog, "zz_events", [*OWN_TYPES, ("header", HEADER)], {**OWN, "header": EVENT})
-    ledger = Ledger()
-    assert Warehouse(catalog).read_into(ledger) == 2
-    counted = [
+def counted(ledger: Ledger) -> list[tuple[str, str, str, int]]:
+    return [
         (counter.tier, counter.place.topic, producer, copies.count)
         for counter, parcel in ledger.copies.open_parcels()
         for producer, copies in parcel.copies.items()
     ]
-    assert counted == [("warehouse", "t", "p", 1)]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_table_without_envelopes_costs_the_others_nothing(catalog: Catalog, name: str) -> None:
+    add(catalog, name, *ODD[name])
+    add(catalog, "t", [*OWN_TYPES, ("header", HEADER)], {**OWN, "header": EVENT})
+    ledger = Ledger()
+    assert Warehouse(catalog).read_into(ledger) == 2
+    assert counted(ledger) == [("warehouse", "t", "p", 1)]
+
+
+def test_a_copy_of_a_table_beside_it_doubles_nothing(catalog: Catalog) -> None:
+    for name in ("t", "t_of_march"):
+        add(catalog, name, [*OWN_TYPES, ("header", HEADER)], {**OWN, "header": EVENT})
+    ledger = Ledger()
+    Warehouse(catalog).read_into(ledger)
+    assert counted(ledger) == [("warehouse", "t", "p", 1)]
 
 
 def test_a_time_of_microseconds_is_of_its_millisecond(catalog: Catalog) -> None:
