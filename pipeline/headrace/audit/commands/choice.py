@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Outcome, verdict_of, verdicts
-from headrace.audit.windows import ProducerName
+from headrace.audit.windows import ProducerName, Stream
 
 
 class Choice(NamedTuple):
@@ -31,6 +32,24 @@ class Choice(NamedTuple):
         }
         producers = {name for producer, place in names.items() for name in (producer, *place[:3])}
         return sorted({*self.topics} - topics) + sorted({*self.producers} - producers)
+
+    def absent(self, outcome: Outcome, ledger: Ledger) -> list[str]:
+        """Return the chosen producers of which nothing is known in any of the chosen topics."""
+        if not self.topics:
+            return []
+        found = {
+            *ledger.streams(),
+            *ledger.facts.gone,
+            *(item.stream for item in outcome.findings),
+            *(Stream(item.datacenter, item.topic, item.producer) for item in outcome.incomplete),
+        }
+        writers = {
+            stream.producer_name for stream in found if self.has_topic(stream.datacenter, stream.topic)
+        }
+        present = {
+            name for producer in writers for name in (producer, *ledger.producers.get(producer, ())[:3])
+        }
+        return sorted({*self.producers} - present)
 
 
 def chosen(outcome: Outcome, choice: Choice, names: Mapping[str, ProducerName]) -> Outcome:

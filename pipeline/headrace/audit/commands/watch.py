@@ -315,6 +315,12 @@ def _chosen(outcome: Outcome, choice: Choice, ledger: Ledger) -> Outcome:
             f"nothing that is open or was found goes by the name of {', '.join(unknown)}: name topics with --topic, and with "
             "--producer a uuid, server, service or host that the whole report has"
         )
+    absent = choice.absent(outcome, ledger)
+    if absent:
+        raise click.ClickException(
+            f"nothing that is open or was found of {', '.join(absent)} is in {', '.join(choice.topics)}: leave --topic "
+            "out to see where it publishes"
+        )
     return chosen(outcome, choice, ledger.producers)
 
 

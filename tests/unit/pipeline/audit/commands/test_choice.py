@@ -6,6 +6,8 @@ import pytest
 from audit_pipeline import Pipeline
 
 from headrace.audit.commands.choice import Choice, chosen
+from headrace.audit.judging.book import Book
+from headrace.audit.judging.settling import SETTLED_AFTER_MS, STEP_MS, settle
 
 
 @pytest.fixture
@@ -56,3 +58,22 @@ def test_a_topic_that_nobody_counts_and_what_has_no_producer_stay(pipeline: Pipe
 def test_names_that_nothing_goes_by_are_told(pipeline: Pipeline) -> None:
     choice = Choice(("orders", "order"), ("q", "web-2"))
     assert choice.unknown(pipeline.outcome(), pipeline.ledger.producers) == ["order", "web-2"]
+
+
+@pytest.mark.parametrize("settled_ms", [0, SETTLED_AFTER_MS + 2 * STEP_MS])
+def test_producers_that_have_nothing_in_the_chosen_topics_are_told(
+    pipeline: Pipeline, settled_ms: int
+) -> None:
+    for _ in range(2):
+        pipeline.pass_time(settled_ms)
+        pipeline.ledger.settle(pipeline.now_ms)
+        settle(pipeline.ledger, Book(), pipeline.now_ms)
+    outcome = pipeline.outcome()
+    for topics, producers, absent in (
+        (("orders",), ("p", "q"), ["q"]),
+        (("dc-east.views",), ("q", "r", "p"), ["p"]),
+        (("orders", "views"), ("p", "q", "r"), []),
+        (("orders",), ("p",), []),
+        ((), ("r",), []),
+    ):
+        assert Choice(topics, producers).absent(outcome, pipeline.ledger) == absent

@@ -72,6 +72,9 @@ def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     pipeline.open("p")
     pipeline.send("p", tiers=("live",))
     pipeline.close("p")
+    pipeline.open("q", "orders")
+    pipeline.send("q", "orders")
+    pipeline.close("q", "orders")
     for _ in range(2):
         pipeline.pass_time(SETTLED_AFTER_MS + 2 * STEP_MS)
         pipeline.ledger.settle(pipeline.now_ms)
@@ -97,6 +100,12 @@ def test_a_report_of_the_past_is_that_of_the_tables(
     assert finding["since"] == finding["window_start"]
     assert "mirror" in finding["to_do"]
     assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_a_producer_that_has_nothing_in_the_topic_ends_a_report(past: list[str]) -> None:
+    done = CliRunner().invoke(watch.report, [*past, "--topic", "orders", "--producer", "p"])
+    assert done.exit_code == 1
+    assert "nothing that is open or was found of p is in orders: leave --topic out" in done.stderr
 
 
 def test_a_name_that_nothing_goes_by_ends_a_report(past: list[str]) -> None:
