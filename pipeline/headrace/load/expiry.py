@@ -247,12 +247,13 @@ def _has(snapshot: Snapshot, name: str) -> bool:
 def _archive(known: Table, table: Table, up_to: int, run: Run) -> None:
     """Copy what all snapshots up to a sequence number say to the history, also those that stay."""
     name = table.name()[-1]
-    done = history.archived_up_to(known, name)
+    done = history.archived_up_to(known, table)
     missing = [item for item in table.snapshots() if done < (item.sequence_number or 0) <= up_to]
     if not missing:
         return
     archived = history.summary_json(history.newest_with(known, history.ARCHIVED), history.ARCHIVED)
-    archived[name] = up_to
+    archived.pop(name, None)
+    archived[str(table.metadata.table_uuid)] = up_to
     writer = FileWriter(target_of(known, run.folder_of(known)))
     writer.write(history.rows_of(name, missing).cast(arrow_schema(known)))
     written = writer.close()

@@ -261,8 +261,9 @@ def arrivals(catalog: Catalog, name: str) -> pa.Table:
     Raises:
         WarehouseError: there is no such table.
     """
-    archived, known_up_to = _archived(catalog, name)
+    archived, known = _archived(catalog, name)
     table = load_table(catalog, name)
+    known_up_to = 0 if known is None else archived_up_to(known, table)
     live = rows_of(name, (item for item in table.snapshots() if (item.sequence_number or 0) > known_up_to))
     return pa.concat_tables([archived, live]).drop_columns(["table"])
 
@@ -319,20 +320,26 @@ def _loaded(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
         }
 
 
-def archived_up_to(history: Table, name: str) -> int:
-    """Return the sequence number up to which the history has a table's commits."""
-    return int(summary_json(newest_with(history, ARCHIVED), ARCHIVED).get(name, 0))
+def archived_up_to(history: Table, table: Table) -> int:
+    """Return the sequence number up to which the history has a table's commits, not those of one that was dropped before it.
+
+    Older releases knew a table by its name alone.
+    """
+    known = summary_json(newest_with(history, ARCHIVED), ARCHIVED)
+    number = int(known.get(str(table.metadata.table_uuid), known.get(table.name()[-1], 0)))
+    newest = max((item.sequence_number or 0 for item in table.snapshots()), default=0)
+    return number if number <= newest else 0
 
 
-def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, int]:
+def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, Table | None]:
+    """Return the history's rows of a table, in the order of commits, and the history as they were read from it."""
     try:
         history = catalog.load_table(f"{NAMESPACE}.{LOAD_HISTORY}")
     except NoSuchTableError:
-        return LOAD_HISTORY_TABLE.empty_table(), 0
+        return LOAD_HISTORY_TABLE.empty_table(), None
     rows = history.scan(row_filter=f"table == '{name}'").to_arrow()
     for item in LOAD_HISTORY_TABLE:
         if item.name not in rows.column_names:  # from before there were passings
             rows = rows.append_column(item, pa.nulls(len(rows), item.type))
     order = [("committed_at_ms", "ascending"), ("life", "ascending")]
-    ordered = rows.select(LOAD_HISTORY_TABLE.names).cast(LOAD_HISTORY_TABLE).sort_by(order)
-    return ordered, archived_up_to(history, name)
+    return rows.select(LOAD_HISTORY_TABLE.names).cast(LOAD_HISTORY_TABLE).sort_by(order), history

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
 from headrace.broker.wire.partitions import TopicPartition
-from headrace.load import expiry, history, tables
+from headrace.load import commit, expiry, history, tables
 from headrace.load.expiry import DAY_MS, NEWEST_KEPT, Expiry, Retention, due
 from headrace.load.leftovers import Run
 
@@ -206,6 +207,28 @@ def test_arrivals_archived_before_a_crash_are_counted_once(
     assert len(history.arrivals(catalog, "pageviews")) == 25
     assert Expiry(catalog, run, age_ms=0).tidy("pageviews") > 0
     assert len(history.arrivals(catalog, "pageviews")) == 25
+
+
+def test_a_table_that_was_dropped_and_loaded_anew_has_arrivals_of_its_own(catalog: Catalog, run: Run) -> None:
+    for _ in range(2):
+        fill(catalog, run, 25)
+        Expiry(catalog, run, age_ms=0).tidy("pageviews")
+        known = history.arrivals(catalog, "pageviews").column("first_offset").to_pylist()
+        assert sorted(known) == list(range(25))
+        catalog.drop_table("warehouse.pageviews")
+        tables.load_table(catalog, tables.LOAD_HISTORY).delete("table == 'pageviews'")
+
+
+def test_arrivals_that_an_older_release_archived_are_counted_once(catalog: Catalog, run: Run) -> None:
+    fill(catalog, run, 25)
+    Expiry(catalog, run, age_ms=0).tidy("pageviews")
+    archive = tables.load_table(catalog, tables.LOAD_HISTORY)
+    number = history.archived_up_to(archive, tables.load_table(catalog, "pageviews"))
+    commit.append(archive, [], {history.ARCHIVED: json.dumps({"pageviews": number})})
+    fill(catalog, run, 5)
+    Expiry(catalog, run, age_ms=0).tidy("pageviews")
+    known = history.arrivals(catalog, "pageviews").column("first_offset").to_pylist()
+    assert (number, sorted(known)) == (5, list(range(30)))
 
 
 @pytest.mark.acceptance
