@@ -21,8 +21,9 @@ from headrace_inventory import (
     zookeeper_security,
 )
 from headrace_inventory.clocks import clock_problems
+from headrace_inventory.members import member_properties
 from headrace_inventory.needs import needs
-from headrace_inventory.problems import inventory_problems
+from headrace_inventory.problems import inventory_problems, member_problems
 from headrace_inventory.properties import properties_text
 from headrace_inventory.targets import metrics_pages, scrape_targets
 from headrace_views.health import health
@@ -64,6 +65,8 @@ class FilterModule:
             "headrace_looks": looks.looks,
             "headrace_machine_hosts": addresses.machine_hosts,
             "headrace_machine_services": addresses.machine_services,
+            "headrace_member_problems": member_problems,
+            "headrace_member_properties": member_properties,
             "headrace_mirror_client": security.mirror_client,
             "headrace_mirror_properties": addresses.mirror_properties,
             "headrace_metrics_pages": metrics_pages,

@@ -13,9 +13,15 @@ Groups = Mapping[str, list[str]]
 HostVars = Mapping[str, Mapping[str, Any]]
 
 SERVICE_GROUPS = ("zookeeper", "broker", "haproxy", "registry", "load", "audit")
+MEMBERS = "mirror_member"
+"""The group of a mirror's members beside a cluster of another engine, in an inventory of their own."""
+
 IDENTITIES = {"broker": "broker_id", "zookeeper": "zookeeper_id"}
+# By kind of service, what its name ends in.
+NUMBERS = {**IDENTITIES, "mirror": "mirror_member_id"}
 # The services that the hosts of a group run, and those of its offline hosts alone; in the order in which they stop.
 SERVICES = {
+    MEMBERS: ("mirror",),
     "load": ("load",),
     "audit": ("counter",),
     "registry": ("registry",),
@@ -27,7 +33,10 @@ OFFLINE_SERVICES = {"audit": ("auditor",)}
 EXECUTABLES = {"zookeeper": "java", "load": "java", "haproxy": "haproxy"}
 # The role entry points whose argument specs bind a host of a group.
 ENTRY_POINTS = {
-    **{group: ((group, "main"),) for group in ("supervisor", "zookeeper", "haproxy", "registry", "load")},
+    **{
+        group: ((group, "main"),)
+        for group in ("supervisor", "zookeeper", "haproxy", "registry", "load", MEMBERS)
+    },
     "release": (("release", "main"), ("machine", "main")),
     "broker": (("broker", "main"), ("topics", "main")),
     "audit": (("audit", "counter"), ("audit", "auditor")),
@@ -37,6 +46,7 @@ AGGREGATE = "-aggregate"
 """What follows a datacenter's name in that of the source by which its topics are brought into those of all."""
 
 LISTENERS = {
+    "mirror": ("metrics",),
     "zookeeper": ("zookeeper_peer", "zookeeper_election"),
     "broker": ("metrics",),
     "haproxy": ("haproxy_metrics",),
@@ -57,6 +67,11 @@ SHARED_TLS_PORTS = ("zookeeper", "registry")
 
 def service_hosts(groups: Groups) -> list[str]:
     """The hosts that run any service, in inventory order, each once."""
+    return list(dict.fromkeys([*pipeline_hosts(groups), *groups.get(MEMBERS, [])]))
+
+
+def pipeline_hosts(groups: Groups) -> list[str]:
+    """Those that run a service of a datacenter's, in inventory order, each once."""
     return list(dict.fromkeys(host for group in SERVICE_GROUPS for host in groups.get(group, [])))
 
 
@@ -86,7 +101,7 @@ def listeners(
             "service": service_name(hostvars[host], kind),
             "host": host,
             "address": address_of(name, hostvars[host]),
-            "port": ports[name],
+            "port": port_of(kind, name, hostvars[host], ports),
         }
         for host in hosts
         for kind in kinds_of(host, groups)
@@ -95,9 +110,9 @@ def listeners(
 
 
 def service_name(variables: Mapping[str, Any], service: str) -> str:
-    """The supervisor program or systemd unit of a host's service; brokers and ZooKeepers carry their identity."""
+    """The supervisor program or systemd unit of a host's service; some carry their number."""
     name = f"{variables['headrace_service_prefix']}{service}"
-    return f"{name}-{variables[IDENTITIES[service]]}" if service in IDENTITIES else name
+    return f"{name}-{variables[NUMBERS[service]]}" if service in NUMBERS else name
 
 
 def program(host: str, hostvars: HostVars, by_current: bool) -> str:
@@ -112,7 +127,7 @@ def kinds_of(host: str, groups: Groups) -> list[str]:
     found: list[str] = []
     for group, kinds in SERVICES.items():
         if host in groups.get(group, []):
-            offline = OFFLINE_SERVICES.get(group, ()) if host in groups["offline"] else ()
+            offline = OFFLINE_SERVICES.get(group, ()) if host in groups.get("offline", []) else ()
             found += offline + kinds
     return found
 
@@ -220,6 +235,12 @@ def asked_ports(kind: str, variables: Mapping[str, Any]) -> tuple[str, ...]:
     if kind in SHARED_TLS_PORTS:
         ways = ["plaintext" if way == "plaintext" else "tls" for way in ways]
     return tuple(dict.fromkeys(SECURED_LISTENERS[kind] + endings[way] for way in ways))
+
+
+def port_of(kind: str, port_name: str, variables: Mapping[str, Any], ports: Mapping[str, int]) -> int:
+    """The number of a port of that name at a host: members, of which a host may have several, have one of their own."""
+    own = variables.get("mirror_member_metrics_port") if kind == "mirror" else None
+    return int(ports[port_name] if own is None else own)
 
 
 def address_of(port_name: str, variables: Mapping[str, Any]) -> str:

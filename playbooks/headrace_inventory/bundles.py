@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars
+from headrace_inventory.addresses import MEMBERS, Groups, HostVars
 
 BUNDLES = ("audit", "broker", "load", "registry", "zookeeper")
 PIECE_BYTES = 1 << 20
@@ -73,7 +73,11 @@ def folder_of(host: str, hostvars: HostVars, playbooks: str) -> tuple[str, str]:
 
 def bundles_of(host: str, hostvars: HostVars, groups: Groups) -> list[str]:
     own = hostvars[host].get("release_bundles")
-    return list(own) if own is not None else [name for name in BUNDLES if host in groups.get(name, [])]
+    if own is not None:
+        return list(own)
+    # A member of a mirror is a program of that bundle, too.
+    wanted = {name for name in BUNDLES if host in groups.get(name, [])}
+    return sorted(wanted | ({"broker"} if host in groups.get(MEMBERS, []) else set()))
 
 
 def wanted_python(host: str, hostvars: HostVars, playbooks: str) -> dict[str, str]:

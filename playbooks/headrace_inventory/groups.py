@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from headrace_inventory.addresses import (
+    MEMBERS,
     SERVICE_GROUPS,
     Groups,
     HostVars,
     datacenters,
     in_datacenter,
     machine_of,
+    pipeline_hosts,
     service_hosts,
 )
 
@@ -22,6 +24,11 @@ def missing_groups(groups: Groups, hostvars: HostVars) -> list[str]:
         "live": "The inventory has no live datacenter: put at least one datacenter's group under the group live.",
         "offline": "The inventory has no offline datacenter: put one datacenter's group under the group offline.",
     }
+    if groups.get(MEMBERS) and not pipeline_hosts(groups):
+        return [
+            "The inventory has members of a mirror alone: roll them out with playbooks/mirror_members.yml, which looks for what "
+            "they need first, and with --check changes nothing."
+        ]
     missing = [name for name in NEEDED_GROUPS if not groups.get(name)]
     return [
         sentences.get(
@@ -41,7 +48,7 @@ def idle_hosts(groups: Groups, hostvars: HostVars) -> list[str]:
     """Hosts of a datacenter that no play would ever touch; one that could be what its datacenter lacks is told of there."""
     lacking = {
         name
-        for name in datacenters(service_hosts(groups), hostvars)
+        for name in datacenters(pipeline_hosts(groups), hostvars)
         for group in DATACENTER_GROUPS
         if not in_datacenter(groups[group], hostvars, name)
     }
@@ -53,7 +60,7 @@ def idle_hosts(groups: Groups, hostvars: HostVars) -> list[str]:
 
 
 def tiers(groups: Groups, hostvars: HostVars) -> list[str]:
-    hosts = service_hosts(groups)
+    hosts = pipeline_hosts(groups)
     live, offline = ([host for host in hosts if host in groups[tier]] for tier in ("live", "offline"))
     problems = [
         f"Host {host} is in neither the group live nor the group offline."
@@ -74,7 +81,7 @@ def tiers(groups: Groups, hostvars: HostVars) -> list[str]:
 
 def datacenters_whole(groups: Groups, hostvars: HostVars) -> list[str]:
     problems = []
-    hosts = service_hosts(groups)
+    hosts = pipeline_hosts(groups)
     for name in datacenters(hosts, hostvars):
         count = {group: len(in_datacenter(groups.get(group, []), hostvars, name)) for group in SERVICE_GROUPS}
         spare = in_datacenter(idle(groups), hostvars, name)

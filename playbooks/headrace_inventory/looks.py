@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, address_of, kinds_of, machine_of, service_name
+from headrace_inventory.addresses import (
+    Groups,
+    HostVars,
+    address_of,
+    kinds_of,
+    machine_of,
+    port_of,
+    service_name,
+)
 
 # By kind of service: protocol, name of the port in headrace_ports, path. What is secured has both in variables of its own.
 PROBES = {
+    "mirror": (("http", "metrics", "/metrics"),),
     "zookeeper": (("zookeeper", "zookeeper", ""),),
     "broker": (("broker", "broker", ""), ("http", "metrics", "/ready")),
     "haproxy": (("broker", "bootstrap", ""),),
@@ -35,8 +44,8 @@ def looks(
             "name": service_name(hostvars[host], kind),
             "host": host,
             "probes": [
-                probe(protocol, port, hostvars[host], ports) | {"path": path}
-                for protocol, port, path in PROBES.get(kind, ())
+                probe(kind, protocol, port, hostvars[host], ports) | {"path": path}
+                for protocol, port, path in PROBES[kind]
             ],
         }
         for host in hosts
@@ -44,12 +53,14 @@ def looks(
     ]
 
 
-def probe(protocol: str, port: str, variables: Mapping[str, Any], ports: Mapping[str, int]) -> dict[str, Any]:
+def probe(
+    kind: str, protocol: str, port: str, variables: Mapping[str, Any], ports: Mapping[str, int]
+) -> dict[str, Any]:
     is_plain = protocol == "http"
     return {
         "kind": protocol if is_plain else variables[f"headrace_{protocol}_probe"],
         "address": address_of(port, variables),
-        "port": ports[port] if is_plain else variables[f"headrace_{port}_port"],
+        "port": port_of(kind, port, variables, ports) if is_plain else variables[f"headrace_{port}_port"],
     }
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from headrace_inventory.addresses import SERVICE_GROUPS, Groups, HostVars
+from headrace_inventory.addresses import MEMBERS, SERVICE_GROUPS, Groups, HostVars
 
 PLAYBOOKS = Path(__file__).resolve().parents[1]
 INVENTORY_SPECS = PLAYBOOKS / "headrace_inventory" / "argument_specs.yml"
-KIT_GROUPS = ("live", "offline", *SERVICE_GROUPS, "machine", "release", "supervisor")
+KIT_GROUPS = ("live", "offline", *SERVICE_GROUPS, MEMBERS, "machine", "release", "supervisor")
 # A group's name that differs from one of the kit's by so little is taken for a slip: haproxies and brokr are, online is not.
 LIKENESS_MIN = 0.75
 LENGTH_DIFFERENCE_MAX = 2

@@ -9,6 +9,7 @@ from headrace_inventory.addresses import Groups, HostVars, kinds_of, service_nam
 
 # Megabytes that a service holds once it has some work; of Java's, beyond its heap.
 MEMORY_MB = {
+    "mirror": 100,
     "zookeeper": 64,
     "broker": 100,
     "haproxy": 40,

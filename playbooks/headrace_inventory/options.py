@@ -15,7 +15,15 @@ from ansible.errors import AnsibleError
 from ansible.parsing.vault import VaultHelper
 from jinja2 import Undefined, UndefinedError
 
-from headrace_inventory.addresses import IDENTITIES, Groups, HostVars, argument_spec, service_hosts, specs
+from headrace_inventory.addresses import (
+    IDENTITIES,
+    NUMBERS,
+    Groups,
+    HostVars,
+    argument_spec,
+    service_hosts,
+    specs,
+)
 
 PLAYBOOKS = Path(__file__).resolve().parents[1]
 ROLES = PLAYBOOKS / "roles"
@@ -25,7 +33,7 @@ VALUE_LENGTH_MAX = 80
 PLACES = {
     "headrace_address": "beside the host, in the inventory's hosts.yml",
     "headrace_datacenter": "in the vars of its datacenter's group, in the inventory's hosts.yml",
-    **dict.fromkeys(IDENTITIES.values(), "beside the host, in the inventory's hosts.yml"),
+    **dict.fromkeys(NUMBERS.values(), "beside the host, in the inventory's hosts.yml"),
 }
 PLACE = "in the inventory's group_vars/all.yml"
 KINDS = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from ansible.inventory.manager import split_host_pattern
 
 from headrace_inventory import (
     certificates,
+    members,
     names,
     options,
     own_topics,
@@ -63,20 +64,52 @@ CHECKS: tuple[Check, ...] = (
     server_properties.server_properties,
     zookeeper_properties.zookeeper_properties,
 )
+# Of an inventory of a mirror's members alone.
+MEMBER_PREREQUISITES: tuple[Check, ...] = (
+    secrets.secrets_in_the_open,
+    members.missing_members,
+    options.missing_variables,
+    options.wrong_values,
+    settings.addresses,
+)
+MEMBER_CHECKS: tuple[Check, ...] = (
+    settings.folders,
+    settings.users,
+    settings.counts,
+    settings.following_properties,
+    settings.datacenter_names,
+    members.identities,
+    members.metrics_ports,
+    members.shared_places,
+    sockets.shared_names,
+    tiers.machines,
+    members.refused_files,
+)
 
 
 def inventory_problems(groups: Groups, hostvars: HostVars) -> list[str]:
-    """One sentence for each thing wrong with the inventory."""
+    """One sentence for each thing wrong with the inventory of a pipeline."""
+    return problems_of(groups, hostvars, PREREQUISITES, CHECKS)
+
+
+def member_problems(groups: Groups, hostvars: HostVars) -> list[str]:
+    """One sentence for each thing wrong with the inventory of a mirror's members."""
+    return problems_of(groups, hostvars, MEMBER_PREREQUISITES, MEMBER_CHECKS)
+
+
+def problems_of(
+    groups: Groups, hostvars: HostVars, prerequisites: Iterable[Check], checks: Iterable[Check]
+) -> list[str]:
     hostvars = options.defined(groups, hostvars)
     locked = options.locked_variables(groups, hostvars)
     if locked:
         return locked
     problems = names.misspelt_groups(groups, hostvars) + names.unknown_variables(groups, hostvars)
-    for check in PREREQUISITES:
+    for check in prerequisites:
         found = check(groups, hostvars)
         if found:
             return problems + found
-    return problems + [problem for check in CHECKS for problem in check(groups, hostvars)]
+    return problems + [problem for check in checks for problem in check(groups, hostvars)]
 
 
 def limit_problems(limit: str, groups: Groups) -> list[str]:

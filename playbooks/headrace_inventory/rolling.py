@@ -16,7 +16,7 @@ from headrace_inventory.addresses import (
     HostVars,
     datacenters,
     in_datacenter,
-    service_hosts,
+    pipeline_hosts,
 )
 
 READERS = ("load", "audit")
@@ -31,7 +31,7 @@ def turn_order(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list
     asked = set(hosts)
     found = [
         host
-        for host in service_hosts(groups)
+        for host in pipeline_hosts(groups)
         if host in asked and host not in hostvars[host].get("drained_hosts", {})
     ]
     offline = [host for host in found if host in groups["offline"]]

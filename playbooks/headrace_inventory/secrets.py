@@ -13,6 +13,9 @@ from headrace_inventory.addresses import Groups, HostVars
 from headrace_inventory.names import and_others
 
 CATALOG = "put it into headrace_catalog_secret, in a file that ansible-vault encrypts"
+MEMBER = (
+    "put it into mirror_member_secret, by the whole name of its line, in a file that ansible-vault encrypts"
+)
 ZOOKEEPER = "name a file of the host's that holds it, as ssl.keyStore.passwordPath does, or take it out"
 # Variables that take keys of any name, or addresses, each with where its secrets belong.
 OPEN = {
@@ -21,7 +24,8 @@ OPEN = {
     "headrace_catalog_properties": CATALOG,
     "headrace_warehouse": CATALOG,
     "load_environment": CATALOG,
-    "mirror_member_properties": "put it into mirror_member_secret, in a file that ansible-vault encrypts",
+    "mirror_member_properties": MEMBER,
+    "mirror_member_sources": MEMBER,
     "zookeeper_java_options": ZOOKEEPER,
     "zookeeper_properties": ZOOKEEPER,
 }
@@ -71,6 +75,9 @@ def pairs(value: Any) -> Iterator[tuple[str, str]]:
                 yield str(key), "" if each is None else str(each)
     elif isinstance(value, list):
         for each in value:
+            if isinstance(each, Mapping):
+                yield from pairs(each)
+                continue
             option = JAVA_OPTION.fullmatch(str(each))
             yield (option[1], option[2]) if option else ("", str(each))
     else:

@@ -41,6 +41,13 @@ COUNTS = (
 )
 # Lines of configuration files that follow from what the plays ask as well.
 FOLLOWING = {
+    "mirror_member_properties": {
+        "bootstrap.servers": "mirror_member_bootstrap_servers",
+        "headrace.metrics.listener": "mirror_member_metrics_port",
+        "mirror.member.id": "mirror_member_id",
+        "mirror.sources": "mirror_member_sources",
+        "zookeeper.connect": "mirror_member_zookeeper_connect",
+    },
     "broker_properties": {
         "broker.id": "broker_id",
         "headrace.metrics.listener": "headrace_metrics_address",

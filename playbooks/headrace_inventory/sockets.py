@@ -12,6 +12,7 @@ from headrace_inventory.addresses import (
     kinds_of,
     machine_of,
     port_names,
+    port_of,
     service_hosts,
     services,
 )
@@ -69,7 +70,7 @@ def places(kind: str, host: str, groups: Groups, hostvars: HostVars) -> list[Mac
     variables = hostvars[host]
     machine = machine_of(host, hostvars)
     found = [
-        (address_of(name, variables), int(variables["headrace_ports"][name]))
+        (address_of(name, variables), port_of(kind, name, variables, variables["headrace_ports"]))
         for name in port_names(kind, host, hostvars, groups)
     ]
     return [(address, port, machine if is_loopback(address) else "") for address, port in found]

@@ -10,12 +10,14 @@ from headrace_inventory.addresses import (
     HostVars,
     address_of,
     kinds_of,
+    port_of,
     service_hosts,
     service_name,
 )
 
 # The names, in headrace_ports, of where each kind of service serves its metrics; ZooKeeper serves none.
 METRICS_PORTS = {
+    "mirror": "metrics",
     "broker": "metrics",
     "haproxy": "haproxy_metrics",
     "registry": "registry",
@@ -27,17 +29,12 @@ METRICS_PORTS = {
 
 def scrape_targets(groups: Groups, hostvars: HostVars, ports: Mapping[str, int]) -> list[dict[str, Any]]:
     """Prometheus' file of targets, in inventory order; the job is the kind of service, and HTTPS is a label, too."""
-    services = [
+    return [
         target(kind, host, hostvars[host], place(kind, hostvars[host], ports))
         for host in service_hosts(groups)
         for kind in kinds_of(host, groups)
         if kind in METRICS_PORTS
     ]
-    members = [
-        target("mirror", host, hostvars[host], member_place(hostvars[host], ports))
-        for host in groups.get("mirror_member", [])
-    ]
-    return services + members
 
 
 def target(job: str, host: str, variables: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -63,14 +60,10 @@ def metrics_pages(
 def place(kind: str, variables: Mapping[str, Any], ports: Mapping[str, int]) -> str:
     """ADDRESS:PORT of a service's metrics; the registry's are where its schemas are."""
     name = METRICS_PORTS[kind]
-    port = variables["headrace_registry_port"] if kind == "registry" else ports[name]
+    port = (
+        variables["headrace_registry_port"] if kind == "registry" else port_of(kind, name, variables, ports)
+    )
     return f"{address_of(name, variables)}:{port}"
-
-
-def member_place(variables: Mapping[str, Any], ports: Mapping[str, int]) -> str:
-    """ADDRESS:PORT of the metrics of a mirror's member beside another cluster."""
-    port = variables.get("mirror_member_metrics_port", ports["metrics"])
-    return f"{variables['headrace_address']}:{port}"
 
 
 def scheme(kind: str, variables: Mapping[str, Any]) -> str:

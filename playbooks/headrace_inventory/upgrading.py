@@ -13,8 +13,8 @@ from packaging.version import Version
 
 from headrace_inventory.addresses import Groups, HostVars, kinds_of
 
-# HAProxy is the system's own, whatever the release.
-UNRELEASED = ("haproxy",)
+# HAProxy is the system's own, whatever the release, and members of a mirror have a playbook of their own.
+UNRELEASED = ("haproxy", "mirror")
 
 
 def released_kinds(host: str, groups: Groups) -> list[str]:

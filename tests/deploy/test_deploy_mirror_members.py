@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +19,7 @@ from demo_process import eventually, processes
 from processes import DevProcess, free_port
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PLAY = [str(Path(sys.executable).with_name("ansible-playbook")), "playbooks/mirror_members.yml"]
+ANSIBLE = str(Path(sys.executable).with_name("ansible-playbook"))
 TOPIC = "clicks"
 
 
@@ -33,7 +35,7 @@ def clusters(tmp_path: Path) -> Iterator[dict[str, DevProcess]]:
         cluster.end()
 
 
-def inventory(home: Path, clusters: dict[str, DevProcess], zookeeper: str, **properties: str) -> Path:
+def inventory(home: Path, bootstrap: str, source: str, zookeeper: str, **properties: str) -> Path:
     """Two members on this machine, under a supervisord of their own."""
     root = home / "var"
     hosts = {
@@ -48,30 +50,42 @@ def inventory(home: Path, clusters: dict[str, DevProcess], zookeeper: str, **pro
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
         "headrace_service_manager": "supervisor",
+        "headrace_machine": "member-101",
         "headrace_datacenter": "offline",
         "headrace_root": str(root),
         **{f"headrace_{name}_dir": str(root / name) for name in ("config", "data", "log")},
         "headrace_bin_dir": str(Path(sys.executable).parent),
-        "mirror_member_bootstrap_servers": [clusters["target"].bootstrap],
+        "mirror_member_bootstrap_servers": [bootstrap],
         "mirror_member_zookeeper_connect": zookeeper,
         "mirror_member_sources": [
             {
                 "name": "dc-east",
-                "bootstrap_servers": [clusters["dc-east"].bootstrap],
+                "bootstrap_servers": [source],
                 "properties": {"topics": TOPIC},
             }
         ],
         "mirror_member_properties": properties,
     }
-    groups = {"mirror_member": {"hosts": hosts}, "supervisor": {"hosts": {"member-101": None}}}
+    groups = {
+        "mirror_member": {"hosts": hosts},
+        **{name: {"hosts": {"member-101": None}} for name in ("machine", "supervisor")},
+    }
     path = home / "hosts.yml"
     path.write_text(yaml.safe_dump({"all": {"vars": shared, "children": groups}}))
     return path
 
 
-def play(path: Path) -> str:
-    done = subprocess.run(
-        [*PLAY, "-i", str(path)],
+def run(playbook: str, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            ANSIBLE,
+            f"playbooks/{playbook}",
+            "-i",
+            str(path),
+            "-e",
+            "headrace_support_bundle=false",
+            *arguments,
+        ],
         cwd=CHECKOUT,
         env={**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg")},
         capture_output=True,
@@ -79,6 +93,10 @@ def play(path: Path) -> str:
         check=False,
         timeout=200,
     )
+
+
+def play(path: Path) -> str:
+    done = run("mirror_members.yml", path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     return done.stdout
 
@@ -107,7 +125,8 @@ def test_members_are_rolled_out_changed_one_at_a_time_and_left_alone(
 ) -> None:
     root = tmp_path / "var"
     target = clusters["target"]
-    path = inventory(tmp_path, clusters, target.zookeeper)
+    source = clusters["dc-east"].bootstrap
+    path = inventory(tmp_path, target.bootstrap, source, target.zookeeper)
     try:
         play(path)
         running = processes(root)
@@ -116,7 +135,8 @@ def test_members_are_rolled_out_changed_one_at_a_time_and_left_alone(
         assert eventually(lambda: count_of(target.bootstrap) == 100), "what was published"
         assert "changed=0" in play(path)
         assert processes(root) == running
-        inventory(tmp_path, clusters, target.zookeeper, **{"mirror.fetch.wait.max.ms": "100"})
+        changed = {"mirror.fetch.wait.max.ms": "100"}
+        inventory(tmp_path, target.bootstrap, source, target.zookeeper, **changed)
         play(path)
         assert set(processes(root)) == set(running)
         assert not set(processes(root).values()) & set(running.values())
@@ -125,8 +145,36 @@ def test_members_are_rolled_out_changed_one_at_a_time_and_left_alone(
         files = list((root / "config").glob("*/mirror.secret"))
         assert len(files) == 2
         assert {file.stat().st_mode & 0o007 for file in files} == {0}
+        down = run("down.yml", path, "-e", "headrace_remove_config=true", "-e", "headrace_remove_logs=true")
+        assert down.returncode == 0, down.stdout[-3000:]
+        assert "offline-mirror-101" in down.stdout
+        assert [each.name for each in root.iterdir()] == ["data"]
     finally:
         pid = root / "supervisor" / "supervisord.pid"
         if pid.exists():
             os.kill(int(pid.read_text()), signal.SIGTERM)
             eventually(lambda: not pid.exists())
+
+
+@pytest.mark.acceptance
+def test_all_that_members_lack_is_told_before_anything_is_changed(tmp_path: Path) -> None:
+    path = inventory(tmp_path, "127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:2181", **{"mirror.fetch": "1"})
+    path.write_text(path.read_text().replace("mirror_member_id: 102", "mirror_member_id: 101"))
+    wrong = run("mirror_members.yml", path)
+    assert wrong.returncode == 1
+    for sentence in (
+        "member-101 and member-102 have the same mirror_member_id 101: each needs its own.",
+        "Host member-101 would get a file of which its member says: mirror.fetch=1 is not allowed",
+    ):
+        assert sentence in wrong.stdout
+    pipeline = run("site.yml", path)
+    assert pipeline.returncode == 1
+    assert "roll them out with playbooks/mirror_members.yml" in pipeline.stdout
+    inventory(tmp_path, "127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:2181")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        path.write_text(re.sub(r"metrics_port: \d+", f"metrics_port: {port}", path.read_text(), count=1))
+        taken = run("mirror_members.yml", path)
+    assert taken.returncode == 1
+    assert f"offline-mirror-101 cannot listen at 127.0.0.1:{port}" in taken.stdout
+    assert not (tmp_path / "var").exists()
