@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import yaml
 from inventory_kit import PORTS, good_inventory
+from playbooks_kit import PLAYBOOKS
 
-from headrace_inventory.addresses import SERVICE_GROUPS, listeners, mirror_properties, services
+from headrace_inventory.addresses import SERVICE_GROUPS, SERVICES, listeners, mirror_properties, services
 
 
 def test_a_host_stops_what_reads_before_what_is_read() -> None:
@@ -22,6 +24,12 @@ def test_a_host_stops_what_reads_before_what_is_read() -> None:
         "headrace-broker-7",
         "headrace-zookeeper-3",
     ]
+
+
+def test_down_stops_every_kind_of_service() -> None:
+    plays = yaml.safe_load((PLAYBOOKS / "down.yml").read_text(encoding="utf-8"))
+    stopped = {group for play in plays[1:] for group in play["hosts"].split(":")}
+    assert set(SERVICES) <= stopped
 
 
 def test_mirror_properties_name_every_source_and_escape_dots() -> None:
