@@ -22,6 +22,7 @@ from headrace_inventory import (
     topics,
     warehouses,
     zookeeper_properties,
+    zookeeper_values,
 )
 from headrace_inventory import groups as tiers
 from headrace_inventory.addresses import Groups, HostVars
@@ -63,6 +64,7 @@ CHECKS: tuple[Check, ...] = (
     warehouses.loads,
     server_properties.server_properties,
     zookeeper_properties.zookeeper_properties,
+    zookeeper_values.zookeeper_values,
 )
 # Of an inventory of a mirror's members alone.
 MEMBER_PREREQUISITES: tuple[Check, ...] = (

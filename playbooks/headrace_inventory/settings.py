@@ -58,6 +58,7 @@ FOLLOWING = {
         "clientPort": "headrace_security",
         "clientPortAddress": "headrace_address",
         "dataDir": "headrace_data_dir",
+        "dynamicConfigFile": "the hosts of the group zookeeper",
         "maxCnxns": "zookeeper_connections_max",
         "secureClientPort": "headrace_security",
         "secureClientPortAddress": "headrace_address",
