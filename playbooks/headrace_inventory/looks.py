@@ -106,10 +106,10 @@ def unasked(play_hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> li
     """What nobody could be asked about, since no host that could be asked answers."""
     play = list(play_hosts)
     said = {each["name"] for each in answers(play, hostvars)}
-    brokers = [host for host in groups["broker"] if host in play]
+    brokers = [host for host in groups.get("broker", []) if host in play]
     wanted = {f"cluster {hostvars[host]['headrace_datacenter']}": None for host in brokers}
     if any(host in groups["offline"] for host in brokers):
         wanted["mirror"] = None
-    if any(host in play and host in groups["offline"] for host in groups["audit"]):
+    if any(host in play and host in groups["offline"] for host in groups.get("audit", [])):
         wanted["audit"] = None
     return [name for name in wanted if name not in said]

@@ -145,6 +145,9 @@ def test_members_are_rolled_out_changed_one_at_a_time_and_left_alone(
         files = list((root / "config").glob("*/mirror.secret"))
         assert len(files) == 2
         assert {file.stat().st_mode & 0o007 for file in files} == {0}
+        health = run("health.yml", path)
+        assert health.returncode == 0, health.stdout[-3000:]
+        assert all(name in health.stdout for name in running)
         down = run("down.yml", path, "-e", "headrace_remove_config=true", "-e", "headrace_remove_logs=true")
         assert down.returncode == 0, down.stdout[-3000:]
         assert "offline-mirror-101" in down.stdout

@@ -10,6 +10,7 @@ from inventory_kit import PORTS, UNSECURED, Inventory, good_inventory
 
 from headrace_inventory.addresses import listeners, services
 from headrace_inventory.bundles import bundles_of
+from headrace_inventory.looks import looks, unasked
 from headrace_inventory.members import member_properties
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, member_problems
@@ -136,6 +137,13 @@ def test_members_in_a_pipelines_inventory_are_no_datacenter_of_it() -> None:
     for name, hosts in member_groups.items():
         groups[name] = [*groups.get(name, []), *hosts]
     assert inventory_problems(groups, {**hostvars, **members}) == []
+
+
+def test_members_are_looked_at_and_no_cluster_is_missed() -> None:
+    groups, hostvars = inventory()
+    (look,) = looks(["mirror-1"], hostvars, groups, PORTS)
+    assert look["probes"] == [{"kind": "http", "address": "10.0.3.1", "port": 9404, "path": "/metrics"}]
+    assert unasked(groups["all"], hostvars, groups) == []
 
 
 def test_a_members_file_has_its_lines_as_they_are_read() -> None:
