@@ -47,6 +47,7 @@ class FilterModule:
             "headrace_client_properties": security.client_properties,
             "headrace_clock_problems": clock_problems,
             "headrace_datacenters": addresses.datacenters,
+            "headrace_drain_problems": draining.drain_problems,
             "headrace_drained": draining.drained,
             "headrace_drained_looks": looks.drained,
             "headrace_drained_brokers": draining.drained_brokers,

@@ -5,7 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, datacenters, in_datacenter, machine_of
+from headrace_inventory.addresses import (
+    SERVICE_GROUPS,
+    Groups,
+    HostVars,
+    datacenters,
+    in_datacenter,
+    machine_of,
+    pipeline_hosts,
+)
+
+
+def drain_problems(hosts: Iterable[str], groups: Groups, limit: str, reason: str) -> list[str]:
+    """Why these hosts, which `--limit` names, are not drained."""
+    problems = []
+    if not limit:
+        problems.append("Name the hosts to drain with --limit, such as --limit dc-east-broker-1.")
+    elif not set(hosts) & set(pipeline_hosts(groups)):
+        problems.append(
+            f"--limit names no host that runs a service which can be drained: name one of {', '.join(SERVICE_GROUPS)}."
+        )
+    if not reason.strip():
+        problems.append("Say why, for others to read: -e drain_reason='its disk is replaced'.")
+    return problems
 
 
 def one_a_machine(hosts: Iterable[str], hostvars: HostVars) -> list[str]:

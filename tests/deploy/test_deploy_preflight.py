@@ -230,6 +230,16 @@ def test_every_play_can_be_checked_before_anything_was_rolled_out(
     assert sorted(folder.rglob("*")) == before
 
 
+@pytest.mark.acceptance
+def test_a_machine_under_services_is_not_drained_without_a_word(deployment: Deployment) -> None:
+    result = deployment.play("drain.yml", "--limit", "this-machine", *REASON)
+    assert result.returncode == 1
+    assert (
+        "--limit names no host that runs a service which can be drained: name one of zookeeper, "
+        in result.stdout
+    )
+
+
 @pytest.fixture
 def example(tmp_path: Path) -> Deployment:
     """A copy of inventory/example with what it leaves to those who copy it: log-ins."""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace_inventory.draining import beyond, drained, drained_brokers, ensemble, one_a_machine
+import pytest
+
+from headrace_inventory.draining import (
+    beyond,
+    drain_problems,
+    drained,
+    drained_brokers,
+    ensemble,
+    one_a_machine,
+)
 
 GROUPS = {"broker": ["e-1", "e-2", "w-1", "o-1"], "zookeeper": ["e-zk-1", "e-zk-2"], "offline": ["o-1"]}
 HOSTVARS: dict[str, dict[str, Any]] = {
@@ -15,6 +24,34 @@ HOSTVARS: dict[str, dict[str, Any]] = {
     "e-zk-1": {"headrace_datacenter": "dc-east", "headrace_address": "10.0.1.11"},
     "e-zk-2": {"headrace_datacenter": "dc-east", "headrace_address": "10.0.1.12"},
 }
+
+
+@pytest.mark.parametrize(
+    ("hosts", "limit", "reason", "problems"),
+    [
+        (["e-1", "machine"], "e-1,machine", "its disk", []),
+        (
+            ["e-1"],
+            "",
+            "its disk",
+            ["Name the hosts to drain with --limit, such as --limit dc-east-broker-1."],
+        ),
+        (["e-1"], "e-1", " ", ["Say why, for others to read: -e drain_reason='its disk is replaced'."]),
+        (
+            ["machine"],
+            "machine",
+            "its disk",
+            [
+                "--limit names no host that runs a service which can be drained: name one of zookeeper, broker, haproxy, "
+                "registry, load, audit."
+            ],
+        ),
+    ],
+)
+def test_hosts_are_drained_by_name_and_with_a_reason(
+    hosts: list[str], limit: str, reason: str, problems: list[str]
+) -> None:
+    assert drain_problems(hosts, GROUPS, limit, reason) == problems
 
 
 def test_hosts_tell_of_all_on_their_machine_and_others_are_asked() -> None:
