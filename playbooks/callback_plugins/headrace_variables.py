@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleError
-from ansible.parsing.vault import AnsibleVaultError
+from ansible.parsing.vault import AnsibleVaultError, VaultHelper
 from ansible.plugins.callback import CallbackBase
 
 DOCUMENTATION = r"""
@@ -64,6 +64,35 @@ def unreadable(inventory: Any, loader: Any) -> Iterator[str]:
                 yield sentence
 
 
+def locked(inventory: Any, loader: Any) -> Iterator[str]:
+    """Variables of Ansible's own, which it reads before any play does, and of which it names an option alone."""
+    given = {
+        path: loader.load_from_file(path, cache="none") or {}
+        for folder, names in (("group_vars", inventory.groups), ("host_vars", inventory.hosts))
+        for path in files(inventory, loader, folder, names)
+    }
+    given |= {f"The group {name}": group.vars for name, group in inventory.groups.items()}
+    given |= {f"The host {name}": host.vars for name, host in inventory.hosts.items()}
+    for place, variables in given.items():
+        for name, value in variables.items():
+            if name.startswith("ansible_") and is_locked(value, loader):
+                yield (
+                    f"{place} has an {name} that is encrypted with another password than was given, or none was: give it "
+                    f"{PASSWORD}."
+                )
+
+
+def is_locked(value: Any, loader: Any) -> bool:
+    ciphertext = VaultHelper.get_ciphertext(value, with_tags=False)
+    if ciphertext is None:
+        return False
+    try:
+        loader._vault.decrypt(ciphertext)
+    except AnsibleVaultError:
+        return True
+    return False
+
+
 def passed_over(inventory: Any, loader: Any) -> Iterator[str]:
     """What is set where the plays' own variables come before it."""
     given = {
@@ -94,7 +123,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         self._looked = True
         manager = play.get_variable_manager()
         inventory, loader = manager._inventory, manager._loader
-        told = list(unreadable(inventory, loader)) or list(passed_over(inventory, loader))
+        told = list(unreadable(inventory, loader)) or [
+            *locked(inventory, loader),
+            *passed_over(inventory, loader),
+        ]
         for each in told:
             self._display.error(each, wrap_text=False)
         if told:

@@ -100,6 +100,32 @@ def test_a_value_in_a_variable_that_cannot_be_decrypted_is_named(deployment: Any
 
 
 @pytest.mark.acceptance
+def test_a_password_of_ansibles_own_that_cannot_be_decrypted_is_named(
+    deployment: Any, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("the right one\n")
+    encrypt = [
+        str(PROGRAMS / "ansible-vault"),
+        "encrypt_string",
+        f"--vault-password-file={password}",
+        "canary",
+    ]
+    encrypted = subprocess.run(encrypt, check=True, capture_output=True, text=True).stdout
+    variables = deployment.inventory / "group_vars" / "offline.yml"
+    variables.write_text(f"ansible_become_password: {encrypted}")
+    result = deployment.play("down.yml")
+    assert result.returncode == 1
+    assert (
+        f"{variables} has an ansible_become_password that is encrypted with another password than was given, or none was: give "
+        "it in a file that --vault-password-file or ANSIBLE_VAULT_PASSWORD_FILE names, or to --ask-vault-pass."
+    ) in result.stderr
+    assert "canary" not in result.stdout + result.stderr
+    given = deployment.play("drained.yml", "--vault-password-file", str(password))
+    assert given.returncode == 0, given.stdout
+
+
+@pytest.mark.acceptance
 def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
     (deployment.inventory / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
     for playbook in ("site.yml", "down.yml"):

@@ -37,7 +37,7 @@ def told(
     live = SimpleNamespace(vars=variables or {})
     inventory = SimpleNamespace(
         groups={"all": SimpleNamespace(vars={}), "live": live},
-        hosts={"east-1": None},
+        hosts={"east-1": SimpleNamespace(vars={})},
         _sources=[str(folder / source)],
     )
     manager = SimpleNamespace(_inventory=inventory, _loader=loader)
