@@ -67,6 +67,9 @@ FAULTS: dict[str, dict[str, Value]] = {
         'headrace_log_directory_free_bytes{directory="/d"}': turns(50, 5),
         'headrace_log_directory_capacity_bytes{directory="/d"}': turns(100, 100),
     },
+    "HeadraceCertificateExpires": {
+        'headrace_certificate_expires_seconds{listener="SSL"}': turns(100 * 86400, 13 * 86400)
+    },
     "HeadraceSourceSilent": {'headrace_mirror_source_silent_seconds{source="dc-east"}': waits},
     "HeadraceMirrorLags": {f"headrace_mirror_lag_seconds{{{MIRRORED}}}": waits},
     "HeadraceMirrorStopped": {f'headrace_mirror_state{{{MIRRORED},state="stopped"}}': turns(0, 1)},

@@ -165,6 +165,7 @@ class Broker:
         tls = TlsListeners(configurations.in_effect)
         configurations.check_certificates = tls.check
         configurations.on_change(tls.use)
+        self.metrics.certificate_expirations = tls.expirations
         self.readiness.phase = Phase.RECOVERING
         self.logs = await self._open_logs(directories)
         self.readiness.phase = Phase.REGISTERING

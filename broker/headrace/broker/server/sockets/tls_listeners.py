@@ -52,6 +52,10 @@ class TlsListeners:
     def __getitem__(self, name: str) -> TlsListener:
         return self._served[name]
 
+    def expirations(self) -> dict[str, float]:
+        """When the certificate of each listener expires, in seconds since 1970."""
+        return {name: tls.certificate.not_valid_after_utc.timestamp() for name, tls in self._served.items()}
+
     def check(self, config: BrokerConfig) -> None:
         """Raises ConfigurationError unless those after this change could be served with."""
         self._renewed(config)

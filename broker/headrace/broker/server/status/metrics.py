@@ -57,6 +57,8 @@ class BrokerMetrics:
         self.bytes_out = 0
         self.connections_accepted = 0
         self.handshakes = self.failed_handshakes = self.refusals = 0
+        # By listener with TLS, in seconds since 1970.
+        self.certificate_expirations: Callable[[], Mapping[str, float]] = dict
         self.requests = [0] * KEY_COUNT
         self.request_bytes = [0] * KEY_COUNT
         self.request_sizes = [0] * SIZE_BUCKETS
@@ -165,6 +167,7 @@ class BrokerMetrics:
             "Times that another broker did not let this one in.",
             self.refusals,
         )
+        yield self._certificates()
         yield GaugeMetricFamily("headrace_connections", "Open client connections.", self.connections())
         yield from self._log_in_families()
         yield GaugeMetricFamily("headrace_parked_requests", "Requests that wait.", self.parked())
@@ -206,6 +209,16 @@ class BrokerMetrics:
         for values in (self.produced_batches, self.produced_bytes, self.fetched_bytes):
             for topic in values.keys() - here:
                 del values[topic]
+
+    def _certificates(self) -> Metric:
+        family = GaugeMetricFamily(
+            "headrace_certificate_expires_seconds",
+            "When a listener's certificate expires, in seconds since 1970.",
+            labels=["listener"],
+        )
+        for listener, expires_s in self.certificate_expirations().items():
+            family.add_metric([listener], expires_s)
+        return family
 
     def _log_in_families(self) -> Iterator[Metric]:
         """Kafka's successful- and failed-(re)authentication-total, and expired-connections-killed-count."""

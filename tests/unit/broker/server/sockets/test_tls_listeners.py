@@ -70,9 +70,13 @@ def test_a_file_that_changed_under_its_name_is_read_again(
     before = tls["SSL"]
     renewed = signed(CA, "broker", days=(-1, 60))
     stores(tmp_path, renewed)
+    expires = before.certificate.not_valid_after_utc.timestamp()
+    assert tls.expirations() == {"SSL": expires, "OTHER": expires}
     with caplog.at_level(logging.INFO):
         tls.use(config)
     assert tls["SSL"].certificate == renewed.certificate
+    expires = renewed.certificate.not_valid_after_utc.timestamp()
+    assert tls.expirations() == {"SSL": expires, "OTHER": expires}
     assert tls["SSL"].context is not before.context
     assert [r.getMessage() for r in caplog.records] == ["certificate renewed"] * 2
 

@@ -149,3 +149,9 @@ def test_a_topic_that_is_gone_is_told_no_more() -> None:
     assert 'headrace_produced_bytes_total{topic="kept"} 100.0' in page
     assert "deleted" not in page
     assert list(metrics.fetched_bytes) == ["kept"]
+
+
+def test_each_listeners_certificate_tells_when_it_expires() -> None:
+    metrics = BrokerMetrics()
+    metrics.certificate_expirations = lambda: {"SSL": 1.8e9}
+    assert 'headrace_certificate_expires_seconds{listener="SSL"} 1.8e+09' in "".join(lines(metrics.collect()))
