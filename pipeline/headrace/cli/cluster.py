@@ -100,7 +100,9 @@ def look(bootstrap: Bootstrap) -> ClusterState:
         min_isr = _min_isr(admin, sorted({topic for topic, _ in seen.partitions}))
         # A topic that was deleted between the two questions has no configuration, and is no more of the cluster.
         seen = seen if min_isr is None else seen.of_topics(min_isr)
-        moves = {} if seen.controller not in seen.addresses else admin.moves()
+        # A controller that waits for ZooKeeper answers nobody, and moves nothing.
+        is_asked = min_isr is not None and seen.controller in seen.addresses
+        moves = admin.moves() if is_asked else {}
     return ClusterState(
         look=seen,
         brokers=look_at(seen.addresses, bootstrap.security),
@@ -140,12 +142,14 @@ def _row(broker: dict[str, Any], controller: int) -> dict[str, Any]:
         "broker": broker["broker"],
         "address": broker["address"],
         "rack": broker["rack"] or "",
-        "runs": " ".join(
-            filter(None, (broker["engine"], broker["version"] or f"(protocol {broker['protocol']})"))
-        ),
+        "runs": _release(broker) if broker["answers"] else "does not answer",
         "leads": broker["leads"],
         "": "controller" if broker["broker"] == controller else "",
     }
+
+
+def _release(broker: dict[str, Any]) -> str:
+    return " ".join((broker["engine"], broker["version"] or f"(protocol {broker['protocol']})"))
 
 
 def _reasons(found: cluster_status.Stopping) -> list[str]:

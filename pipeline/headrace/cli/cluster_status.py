@@ -24,6 +24,7 @@ ZOOKEEPER_SILENT: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
     """All that was seen; `min_isr` is `min.insync.replicas` by topic, None where ZooKeeper does not tell the brokers.
+    Nothing is known of `moves` then.
 
     `drained` are the brokers that are stopped on purpose.
     """
@@ -162,7 +163,7 @@ def as_json(state: ClusterState) -> dict[str, Any]:
         "waiting_for_drained": [name_of(key) for key in state.waiting_for_drained()],
         "below_min_isr": _names(state.below_min_isr()),
         "at_min_isr": _names(state.at_min_isr()),
-        "reassigning": [name_of(key) for key in sorted(state.moves)],
+        "reassigning": None if state.min_isr is None else _names(sorted(state.moves)),
     }
 
 

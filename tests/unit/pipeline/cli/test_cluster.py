@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from scripted_broker import ScriptedBroker
 from scripted_cluster import Answers, bootstrap_of, scripted_cluster
 
-from headrace.cli import cluster_admin
+from headrace.cli import broker_answers, cluster_admin
 from headrace.cli.cluster import cluster
 
 DESCRIBE_CONFIGS, LOG_DIRS, MOVES = 32, 35, 46
@@ -60,17 +60,37 @@ def test_without_zookeeper_status_tells_what_brokers_know(broker: ScriptedBroker
     done = run(broker, "status", "--json")
     found = json.loads(done.stdout)
     assert (done.exit_code, found["partitions"], found["controller"]) == (1, 2, 1)
-    assert (found["below_min_isr"], found["at_min_isr"]) == (None, None)
+    assert {found[name] for name in ("below_min_isr", "at_min_isr", "reassigning")} == {None}
     assert [problem.split(":")[0] for problem in found["problems"]] == [
         "ZooKeeper does not answer the brokers"
     ]
     assert broker.keys.count(DESCRIBE_CONFIGS) == 2, "one question for topics, one for the broker"
+    assert MOVES not in broker.keys, "the controller may wait for ZooKeeper, too"
 
 
 def test_without_zookeeper_status_prints_the_brokers(broker: ScriptedBroker) -> None:
     done = run(broker, "status")
     assert "2 partitions, unknown at min.insync.replicas." in done.output
     assert "ZooKeeper does not answer the brokers" in done.output
+
+
+def test_status_says_which_broker_does_not_answer(configs: Configs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_answers, "TIMEOUT_SECONDS", WAIT_SECONDS)
+    configs.zookeeper_answers = True
+
+    def late(_: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(3 * WAIT_SECONDS)
+        return {"results": []}
+
+    answers: Answers = {
+        DESCRIBE_CONFIGS: configs,
+        LOG_DIRS: late,
+        MOVES: lambda _: {"error_message": None, "topics": []},
+    }
+    with scripted_cluster({"t": 2}, answers) as broker:
+        done = run(broker, "status")
+    row = next(line for line in done.output.splitlines() if bootstrap_of(broker) in line)
+    assert row.split()[2:5] == ["does", "not", "answer"]
 
 
 @pytest.mark.parametrize("more", [[], ["--allow-unavailable"], ["--json"]])
