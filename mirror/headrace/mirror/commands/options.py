@@ -60,5 +60,5 @@ def run(bootstrap: Bootstrap, work: Callable[[ClusterClient], Awaitable[Answer]]
     except (*FAILURES, KafkaError) as error:
         raise click.ClickException(
             f"the cluster at {bootstrap} does not answer ({reason_of(error)}): "
-            "check --bootstrap and that its brokers run"
+            "check --bootstrap, and that its brokers and their ZooKeeper run"
         ) from error
