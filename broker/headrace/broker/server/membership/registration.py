@@ -82,6 +82,7 @@ class Registration:
             found = understood([znode], lambda data: paths.decode_broker(broker_id, data, -1))
             if [broker.endpoints for broker in found] == [self._broker.endpoints]:
                 await self._zookeeper.delete(path, znode.version)
+                return f"broker id {broker_id} was still registered by its last session: it is taken off"
             return (
                 f"broker id {broker_id} is in use by another broker of this cluster: "
                 "give this one a broker.id of its own"

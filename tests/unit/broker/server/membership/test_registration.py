@@ -10,7 +10,7 @@ import pytest
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.membership import registration
 from headrace.broker.server.membership.registration import Registration
-from headrace.broker.zk.znodes import Znode, ZnodeExistsError
+from headrace.broker.zk.znodes import Znode, ZnodeExistsError, ZooKeeperError
 
 PATH = "/brokers/ids/1"
 FIRST, SECOND = 10, 11
@@ -62,16 +62,34 @@ class ZooKeeper:
         self.znodes.pop(path, None)
 
 
+def registration_of(zookeeper: ZooKeeper, host: str) -> Registration:
+    endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host=host, port=9092)
+    broker = Broker(broker_id=1, epoch=-1, endpoints=(endpoint,), rack=None)
+    return Registration(cast(Any, zookeeper), Clock(), broker)
+
+
 @pytest.mark.parametrize("ends_at", range(REQUESTS))
 def test_a_broker_is_registered_in_the_session_that_lives(
     ends_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "PAUSE_SECONDS", 0)
     zookeeper = ZooKeeper(ends_at)
-    endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9092)
-    own = Registration(
-        cast(Any, zookeeper), Clock(), Broker(broker_id=1, epoch=-1, endpoints=(endpoint,), rack=None)
-    )
+    own = registration_of(zookeeper, "h")
     asyncio.run(own.begin(10_000))
     znode = zookeeper.znodes[PATH]
     assert (znode.ephemeral_owner, znode.creation_zxid) == (zookeeper.session_id, own.epoch)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("h", "broker id 1 was still registered by its last session: it is taken off"),
+        ("other", "broker id 1 is in use by another broker of this cluster"),
+    ],
+)
+def test_a_last_session_is_told_from_another_broker(host: str, reason: str) -> None:
+    zookeeper = ZooKeeper(ends_at=-1)
+    asyncio.run(registration_of(zookeeper, host).begin(10_000))
+    zookeeper.session_id = SECOND
+    with pytest.raises(ZooKeeperError, match=reason):
+        asyncio.run(registration_of(zookeeper, "h").begin(-1))
