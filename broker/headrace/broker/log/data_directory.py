@@ -7,6 +7,7 @@ write them; nobody else's process uses the directory meanwhile. Must not know: t
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
@@ -242,6 +243,7 @@ class DataDirectory:
         return self._number
 
     def _write(self, state: Mapping[str, Mapping[PartitionKey, int]]) -> None:
+        self._check_presence()
         # Nothing moves in an idle broker, and a replaced file costs two syncs; that the disk is still there is asked anyway.
         changed = [name for name, offsets in state.items() if offsets != self._checkpoints.get(name)]
         for name in changed:
@@ -249,6 +251,12 @@ class DataDirectory:
             self._checkpoints[name] = state[name]
         if not changed:
             self._files.sync_directory(self.path)
+
+    def _check_presence(self) -> None:
+        """Open files outlive a directory that was emptied, or whose disk went: a checkpoint would make it anew."""
+        path = f"{self.path}/{META_PROPERTIES_FILE}"
+        if not self._files.exists(path):
+            raise FileNotFoundError(errno.ENOENT, f"{META_PROPERTIES_FILE} is gone", self.path)
 
 
 def remove_log(files: Files, directory: str) -> None:

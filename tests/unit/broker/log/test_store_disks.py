@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import resource
+import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -120,6 +121,21 @@ def test_a_directory_that_is_gone_is_not_made_anew_for_a_new_log(tmp_path: Path)
     (tmp_path / "a").rename(tmp_path / "unmounted")
     assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
     assert not (tmp_path / "a").exists()
+
+
+def test_a_directory_that_was_emptied_goes_offline_with_the_next_checkpoint(tmp_path: Path) -> None:
+    failures: list[tuple[str, OSError]] = []
+    store, paths = open_store_on(
+        OsFiles(lambda path, error: failures.append((path, error))), tmp_path, "a", "b"
+    )
+    append(store.create("events", 0, None, now_ms=NOW_MS), batch())
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "a").mkdir()
+    with pytest.raises(StorageError, match=r"/a: meta\.properties is gone"):
+        store.checkpoint()
+    assert [store.failed(path, error) for path, error in failures] == [[("events", 0)]]
+    assert store.offline == {paths[0]: "meta.properties is gone"}
+    assert list((tmp_path / "a").iterdir()) == []
 
 
 class FullFiles(OsFiles):
