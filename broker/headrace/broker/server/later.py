@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import TypeVar
 
 from headrace.broker.tasks import Tasks
@@ -29,5 +29,8 @@ class Later:
             else:
                 deferred.complete(result)
 
-        self._tasks.start(name, run())
+        task = self._tasks.start(name, run())
+        if isinstance(work, Coroutine):
+            # A task cancelled before its first step leaves it unstarted.
+            task.add_done_callback(lambda _: work.close())
         return deferred
