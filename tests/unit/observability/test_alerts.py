@@ -44,6 +44,7 @@ def waits(minute: int) -> float:
 
 
 MIRRORED = 'source="dc-east",topic="pageviews",partition="0"'
+PARTITION = 'host="b-1",topic="pageviews",partition="0"'
 TOPIC = 'datacenter="dc-east",topic="pageviews"'
 # By alert: the metrics that make it, by their series.
 FAULTS: dict[str, dict[str, Value]] = {
@@ -56,6 +57,10 @@ FAULTS: dict[str, dict[str, Value]] = {
     "HeadracePartitionsOffline": {'headrace_offline_partitions{host="b-1"}': turns(0, 3)},
     "HeadracePartitionsUnderMinIsr": {'headrace_under_min_isr_partitions{host="b-1"}': turns(0, 3)},
     "HeadracePartitionsUnderReplicated": {'headrace_under_replicated_partitions{host="b-1"}': turns(0, 3)},
+    "HeadraceTransactionHangs": {
+        f"headrace_high_watermark{{{PARTITION}}}": turns(5, 9),
+        f"headrace_last_stable_offset{{{PARTITION}}}": turns(5, 5),
+    },
     "HeadraceCommittedDataLost": {"headrace_unclean_leader_elections_total": grows},
     "HeadraceControllerMissing": {
         'headrace_active_controller{host="b-1"}': turns(1, 0),
@@ -102,6 +107,10 @@ IDLE: dict[str, dict[str, Value]] = {
     },
     "HeadraceMirrorLags": {f"headrace_mirror_lag_seconds{{{MIRRORED}}}": turns(0, float("nan"))},
     "HeadraceEventsLost": {f"headrace_audit_open_lost{{{TOPIC}}}": turns(0, 0)},
+    "HeadraceTransactionHangs": {
+        f"headrace_high_watermark{{{PARTITION}}}": lambda minute: 10 * minute + 9,
+        f"headrace_last_stable_offset{{{PARTITION}}}": lambda minute: 10 * minute,
+    },
 }
 
 
