@@ -182,7 +182,7 @@ class Source:
             self._note_failed()
             self._patience_seconds *= 2
             self.problem = shortened(reason_of(error))
-            logger.warning("source does not answer", source=self.config.name, reason=repr(error))
+            logger.warning("source does not answer", source=self.config.name, reason=self.problem)
             return False
         self.heard(self.clock.now_ms())
         self.problem = ""

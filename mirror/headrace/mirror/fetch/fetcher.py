@@ -13,7 +13,7 @@ from typing import Protocol
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, reason_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k18_api_versions
 from headrace.broker.wire.client.exchange import VERSIONS_VERSION, ProtocolError
@@ -149,13 +149,11 @@ class Fetcher:
         return self._source.clock.monotonic_ms() - began_ms
 
     def _failed(self, lane: int, link: AsyncLink | None, error: Exception) -> None:
-        source = self._source
-        logger.warning(
-            "broker of a source failed", source=source.config.name, node=self._node, reason=repr(error)
-        )
+        source, reason = self._source, reason_of(error)
+        logger.warning("broker of a source failed", source=source.config.name, node=self._node, reason=reason)
         if link is not None:
             link.close()
-        self._plan.failed(lane, repr(error), self._now())
+        self._plan.failed(lane, reason, self._now())
         source.refresh_soon()
         self._tell()
 

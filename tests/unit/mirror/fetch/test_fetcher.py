@@ -234,7 +234,9 @@ def test_everything_is_copied_once_whatever_version_the_source_speaks(version: i
         ]
 
 
-def test_dropped_connections_and_forgotten_sessions_cost_nothing_but_time() -> None:
+def test_dropped_connections_and_forgotten_sessions_cost_nothing_but_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     source = Source(3)
     world = World(source)
 
@@ -251,6 +253,9 @@ def test_dropped_connections_and_forgotten_sessions_cost_nothing_but_time() -> N
 
     world.run(story)
     assert world.refreshed > 0
+    failures = [vars(r)["facts"] for r in caplog.records if r.getMessage() == "broker of a source failed"]
+    assert failures
+    assert not [failure for failure in failures if "Error(" in failure["reason"]], "told for people"
 
 
 def test_an_idle_session_is_asked_for_nothing_again() -> None:
