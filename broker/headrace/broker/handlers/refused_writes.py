@@ -1,6 +1,6 @@
 """The log directories whose disk refuses writes: one line a minute while it does, one when it works again, and figures.
 
-Producers hear KAFKA_STORAGE_ERROR each time; whoever runs the broker hears it here.
+Producers hear KAFKA_STORAGE_ERROR each time, and followers fall behind; whoever runs the broker hears it here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class RefusedWrites:
         if is_first or monotonic_ms - refusal.logged_ms >= REPEAT_MS:
             refusal.logged_ms = monotonic_ms
             logger.warning(
-                "log directory refuses writes, producers get KAFKA_STORAGE_ERROR",
+                "log directory refuses writes, its replicas take no messages",
                 directory=directory,
                 refused=refusal.count,
                 seconds=(monotonic_ms - refusal.began_ms) // 1000,

@@ -237,6 +237,7 @@ class Broker:
             connect=self._connect,
             endpoint=lambda broker_id: self.metadata.endpoint(broker_id, listener),
             replicated=self.metrics.replicated_in,
+            refused_writes=self.refused_writes,
             throttle=self._make_throttle(FOLLOWER),
             sync=self.syncs.until_none_is_due,
             versions=versions_of(self.config.replication.inter_broker_protocol_version),

@@ -331,14 +331,22 @@ class ReplicaFetcher:
         try:
             if command.records is not None:
                 self._append_records(follower, partition, command.records)
+                self._note_written(partition.log.directory, now_ms)
             partition.leader_said(command.high_watermark, command.log_start_offset)
         except KafkaError as error:
+            if isinstance(error, StorageError):
+                self._context.refused_writes.refused(partition.log.directory, error, now_ms)
             follower.not_done(error, now_ms)
             self._troubles.tell(follower, before)
         else:
             follower.appended(command.high_watermark)
             if partition.log.awaits_sync and partition.log.is_sync_due:
                 self._unsynced.append(followed)
+
+    def _note_written(self, directory: str, now_ms: int) -> None:
+        refused_writes = self._context.refused_writes
+        if refused_writes.directories:
+            refused_writes.worked(directory, now_ms)
 
     def _append_records(self, follower: Follower, partition: Partition, records: memoryview) -> None:
         now_ms = self._context.clock.now_ms()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.broker.clock import Clock
 from headrace.broker.config.sections import Replication
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.replication.follower import Follower
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.replication.partition import Partition
@@ -49,6 +50,7 @@ class FetchContext:
     connect: Connect
     endpoint: Callable[[int], Endpoint | None]
     replicated: Callable[[int], None]
+    refused_writes: RefusedWrites
     throttle: ReplicaThrottle
     sync: Callable[[PartitionLog], Awaitable[None]]
     versions: Versions

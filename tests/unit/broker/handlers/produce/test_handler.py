@@ -308,7 +308,7 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
         (topic,) = message_of(9, ask(broker, request_of(9, 1, single())))["responses"]
         codes.append(topic["partition_responses"][0]["error_code"])
     assert codes == [56, 56, 56, 0, 0]
-    refusal = "log directory refuses writes, producers get KAFKA_STORAGE_ERROR"
+    refusal = "log directory refuses writes, its replicas take no messages"
     assert caplog.messages == [refusal, refusal, "log directory takes writes again"]
     facts = vars(caplog.records[0])["facts"]
     assert facts["directory"] == "/data"

@@ -18,7 +18,8 @@ from replica_kit import ScriptedHost
 from headrace.broker.clock import SystemClock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.sections import Replication
-from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.errors import ErrorCode, KafkaError, StorageError
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
@@ -202,6 +203,7 @@ class Follows:
         self.replicas = Replicas(own)
         self.leaders = {number: Leader(open_store(folder / f"leader-{number}")[0]) for number in (2, 3)}
         self.replicated = 0
+        self.refused_writes = RefusedWrites()
         self.is_leaving = False
         self.tasks = Tasks()
         self.throttled = ""
@@ -219,6 +221,7 @@ class Follows:
                 listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=broker
             ),
             replicated=self._count,
+            refused_writes=self.refused_writes,
             throttle=self.throttle,
             sync=self.syncs.until_none_is_due,
             versions=versions_of("3.9"),
@@ -297,6 +300,26 @@ def test_a_follower_gets_what_its_leader_has_and_then_only_asks_for_what_moved(t
         assert later == [(0, 5), (1, 4), (2, 1)], "what did not move is not asked for again"
         assert list(broker.fetchers.figures()) == [SourceFigures(2, 3, 0, 0)]
         assert broker.replicated == sum(len(content(leader.log(number))[2]) for number in range(3))
+
+    run(tmp_path, script)
+
+
+def test_a_full_disk_is_told_until_the_follower_writes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StorageError("No space left on device.")
+
+    async def script(broker: Follows) -> None:
+        directory = str(tmp_path / "own")
+        with monkeypatch.context() as full:
+            full.setattr(Partition, "append_as_follower", refuse)
+            broker.leaders[2].append(batch(3))
+            broker.told()
+            await until(lambda: broker.refused_writes.counts.get(directory, 0) > 1)
+            assert list(broker.refused_writes.directories) == [directory]
+        await until(broker.holds)
+        assert not broker.refused_writes.directories
 
     run(tmp_path, script)
 
