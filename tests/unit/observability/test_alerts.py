@@ -168,6 +168,14 @@ def test_a_further_warehouse_that_falls_behind_is_told_while_the_first_one_does_
     run(story(series, {BEGIN - 1: (), END - 1: ["HeadraceWatermarkBehind"]}), tmp_path)
 
 
+def test_a_full_disk_that_takes_a_small_write_now_and_then_is_told(tmp_path: Path) -> None:
+    series: dict[str, Value] = {
+        'headrace_log_directory_refuses_writes{directory="/d"}': lambda minute: is_bad(minute) and minute % 2,
+        'headrace_refused_writes_total{directory="/d"}': grows,
+    }
+    run(story(series, {BEGIN - 1: (), END - 1: ["HeadraceLogDirectoryFails"], END + 5: ()}), tmp_path)
+
+
 def test_a_test_of_rules_can_fail(tmp_path: Path) -> None:
     healthy = {"headrace_load_findings": turns(0, 0)}
     with pytest.raises(AssertionError, match="HeadraceLoadStandsStill"):
