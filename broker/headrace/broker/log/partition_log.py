@@ -347,7 +347,7 @@ class PartitionLog:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no flush, no note of an epoch and no new high watermark comes before something changes, however long that takes."""
+        """Whether no flush, no note of an epoch and no new high watermark will be due before something changes, however late."""
         body = self.body
         if self.high_watermark != self.log_end_offset or self.lost_end is not None:
             return False
