@@ -35,6 +35,8 @@ KEY = re.compile(
 # Says where something is, or how long it holds.
 NO_SECRET = re.compile(r"(file|path|dir|location|uri|url|type|class|enabled|provider|_ms|[.-]ms)$")
 ADDRESS = re.compile(r"\w://[^/\s@]*:[^/\s@]+@")
+# In a line of a log-in module (JAAS), its own or those that it lets in.
+LOGIN = re.compile(r"""\b(password|user_[^\s=]+)\s*=\s*["'](?!\$\{file:)[^"']""")
 # What stands in another file (KIP-297).
 ELSEWHERE = re.compile(r"\$\{file:[^}:]+:[^}:]+\}")
 JAVA_OPTION = re.compile(r"-D([^=\s]+)=(.+)", re.DOTALL)
@@ -59,6 +61,8 @@ def looks_secret(value: Any) -> Iterator[str]:
             yield f"the key {key}"
         elif ADDRESS.search(text):
             yield f"an address with a password{f' at {key}' if key else ''}"
+        elif LOGIN.search(text):
+            yield f"a log-in with a password at {key}"
 
 
 def is_key(name: str) -> bool:

@@ -15,10 +15,11 @@ import struct
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 import xmlrpc.client
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from os import kill
@@ -27,6 +28,7 @@ from typing import Any
 
 import pytest
 from commands import headrace
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from demo_process import SERVICES, eventually, processes
 from odd_demo import assert_everything_is_there, assert_latencies_make_sense
@@ -353,9 +355,9 @@ def looking(condition: Callable[[], bool]) -> bool:
 
 
 def looked_at(folder: Path) -> set[str]:
-    """The brokers whose new contents a roll-out is having looked at, each in a file that is gone at once."""
+    """The brokers whose new contents a roll-out is having looked at, each in a folder that is gone at once."""
     found = set()
-    for file in folder.glob("headrace-*server.properties"):
+    for file in folder.glob("headrace-*/*-server.properties"):
         with suppress(FileNotFoundError):
             found |= {name for name in BROKERS if name in file.read_text()}
     return found
@@ -448,12 +450,37 @@ def test_brokers_are_restarted_one_at_a_time_unless_one_is_needed(rolled_out: An
     headrace("topics", "delete", "single", "--bootstrap", "127.77.1.1:9092")
 
 
+@contextmanager
+def written_all_the_time(topic: str, bootstrap: str) -> Iterator[None]:
+    """A message each few milliseconds."""
+    ended = threading.Event()
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": 1})
+
+    def publish() -> None:
+        while not ended.wait(0.005):
+            producer.produce(topic, b"busy")
+            producer.poll(0)
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        producer.flush(30)
+
+
 def test_a_change_with_which_replicas_are_never_in_sync_is_taken_back(rolled_out: Any) -> None:
-    """A broker that takes everybody off its ISR at once: no value of its configuration is wrong, only what comes of it."""
+    """A broker that fetches too rarely to catch up: no value of its configuration is wrong, only what comes of it."""
+    busy = ("--bootstrap", "127.77.1.2:9092")
+    headrace("topics", "create", "busy", "--replication-factor", "2", *busy)
     before, files = processes(rolled_out.root), broker_files(rolled_out)
-    change = json.dumps({"broker_properties": {"replica.lag.time.max.ms": 1}})
+    rarely = {"replica.fetch.min.bytes": 100_000_000, "replica.fetch.wait.max.ms": 29_000}
+    change = json.dumps({"broker_properties": rarely})
     arguments = ("--limit", "dc-east-broker-1", "-e", change, "-e", "gate_timeout_s=20")
-    result = rolled_out.play("site.yml", *arguments)
+    with written_all_the_time("busy", "127.77.1.2:9092"):
+        result = rolled_out.play("site.yml", *arguments)
     assert result.returncode != 0
     (sentence,) = failures(result.stdout).values()
     assert "dc-east-broker-1 was taken back, and runs again what it ran before." in sentence
@@ -462,6 +489,7 @@ def test_a_change_with_which_replicas_are_never_in_sync_is_taken_back(rolled_out
     after = processes(rolled_out.root)
     assert {name for name in SERVICES if after.get(name) != before[name]} == {"dc-east-broker-1"}
     assert not list((rolled_out.root / "config").glob("*/kept"))
+    headrace("topics", "delete", "busy", *busy)
 
 
 def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) -> None:

@@ -14,6 +14,7 @@ from playbooks_kit import PLAYBOOKS
 from headrace_inventory.certificates import names_of
 from headrace_inventory.problems import inventory_problems, limit_problems
 from headrace_inventory.secrets import OPEN, looks_secret
+from headrace_inventory.security import PLAIN_MODULE, SCRAM_MODULE
 
 
 def change_variable(host: str, name: str, value: Any) -> Callable[[Inventory], None]:
@@ -509,10 +510,25 @@ def test_a_secret_in_the_open_is_quoted_by_no_sentence() -> None:
         {"oauth2-server-uri": "https://issuer/token", "s3.secret-access-key": None},
         {"AWS_WEB_IDENTITY_TOKEN_FILE": "/run/token", "ssl.keyStore.passwordPath": "/etc/zookeeper/password"},
         {"num.partitions": 4, "replica.fetch.key": "a", "log.cleaner.enable": True},
+        {"listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": f"{SCRAM_MODULE} required;"},
+        {
+            "sasl.jaas.config": f'{SCRAM_MODULE} required username="ada" password="${{file:/etc/headrace/a:b}}";'
+        },
+        {"sasl.jaas.config": "${file:/etc/headrace/a.secret:client}"},
     ],
 )
 def test_what_only_says_where_a_secret_is_is_none(properties: dict[str, Any]) -> None:
     assert list(looks_secret(properties)) == []
+
+
+@pytest.mark.parametrize(
+    "login", ['username="ada" password="canary";', "user_ada = 'canary';", 'user_a.b-c="canary";']
+)
+def test_a_log_in_with_its_password_is_found(login: str) -> None:
+    key = "listener.name.sasl_ssl.plain.sasl.jaas.config"
+    assert list(looks_secret({key: f"{PLAIN_MODULE} required {login}"})) == [
+        f"a log-in with a password at {key}"
+    ]
 
 
 def test_every_variable_that_takes_keys_of_any_name_is_looked_at() -> None:
