@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -25,8 +24,8 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.registry_address import RegistryAddress
 from headrace.load import commit, expiry, history, leftovers, ranges, tables
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
-from headrace.load.decode import is_growing
+from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.growth import grow
 from headrace.load.kept import NeedsUnknownError, dead_letter_files
 from headrace.load.log_client import LogClient, named
 from headrace.load.ranges import Limits, LoadFinding, OffsetRange, Plan
@@ -333,22 +332,12 @@ class Loader:
 
     def _grow(self, name: str, topic: str, schema_id: int, report: RoundReport) -> None:
         try:
-            wanted, newest = self._registry.schema(topic, schema_id), self._registry.latest(topic)
-            tables.evolve(tables.ensure_table(self._catalog, name), wanted)
-            self._grow_ahead(name, newest)
+            grow(self._catalog, name, self._registry, topic, schema_id)
         except (RegistryUnreachableError, UnknownSchemaError, UnsupportedSchemaError) as error:
             report.failures.append(str(error))
             return
         logger.info("table grew", table=name, topic=topic, schema_id=schema_id)
         report.moved = True
-
-    def _grow_ahead(self, name: str, newest: WriterSchema | None) -> None:
-        """Give the table the newest schema's fields before older events are loaded, so that these get its defaults."""
-        table = tables.ensure_table(self._catalog, name)
-        shape = tables.shape_of(table)
-        with suppress(UnsupportedSchemaError):
-            if newest is not None and is_growing(newest.named(shape.columns), shape):
-                tables.evolve(table, newest)
 
     def _clean(self, name: str, table: Table) -> None:
         """Remove what dead attempts left behind, at this run's first look at a table and once a day."""
