@@ -1,15 +1,16 @@
 """A past window is loaded again from the offline log, in place of the rows that its table has.
 
 Owns when that may be done, and that it is seen all at once: the rows go and come in one commit of the table. Invariants:
-nothing is touched at offsets that the load has not reached, nor outside of the window; what is a dead letter stays one; where
-the log may have lost some of the window nothing is changed.
+nothing is touched at offsets that the load has not reached, nor outside of the window; what is a dead letter without a row
+stays one (a redrive appends the row before it takes the letter); where the log may have lost some of the window nothing is
+changed.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter as Multiset
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -87,10 +88,11 @@ def reload_window(catalog: Catalog, client: LogClient, log: Log, period: Period,
     logs = client.log_offsets([*places])
     chosen = _chosen(log.topic, period, places)
     _check(client, held, places, logs, period, _rows(table, chosen))
-    rows = _from_log(catalog, table, log, _ranges(places, logs), period)
-    wanted = Multiset(_places_of(rows))
+    decoded, buried = _from_log(catalog, table, log, _ranges(places, logs), period)
     for _ in range(tables.COMMIT_ATTEMPTS_MAX):
         there = Multiset(_rows(table, chosen))
+        rows = _without(decoded, buried - there.keys())
+        wanted = Multiset(_places_of(rows))
         found = Reload(
             rows_before=there.total(),
             rows_after=wanted.total(),
@@ -164,8 +166,8 @@ def _may_have_lost(client: LogClient, place: TopicPartition, log: LogOffsets, pe
 
 def _from_log(
     catalog: Catalog, table: Table, log: Log, ranges: Iterator[OffsetRange], period: Period
-) -> pa.Table:
-    """Return the rows of a window as the log has them; what is a dead letter is none."""
+) -> tuple[pa.Table, set[RowPlace]]:
+    """Return the rows of a window as the log has them, and which records of the topic are dead letters."""
     found = [tables.arrow_schema(table).empty_table()]
     dead_letters = tables.ensure_table(catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
     with tempfile.TemporaryDirectory(prefix="headrace-reload-") as folder:
@@ -181,9 +183,11 @@ def _from_log(
                 limits=Limits(records_per_range_max=RANGE_MAX, bytes_per_range_max=1 << 62),
             )
             found.append(_decoded(assignment, rows.columns, period))
-    decoded = pa.concat_tables(found)
-    buried = _dead_letters(dead_letters, log.topic)
-    return decoded.filter(pa.array([place not in buried for place in _places_of(decoded)], type=pa.bool_()))
+    return pa.concat_tables(found), _dead_letters(dead_letters, log.topic)
+
+
+def _without(rows: pa.Table, buried: Set[RowPlace]) -> pa.Table:
+    return rows.filter(pa.array([place not in buried for place in _places_of(rows)], type=pa.bool_()))
 
 
 def _decoded(assignment: task.Assignment, columns: pa.Schema, period: Period) -> pa.Table:

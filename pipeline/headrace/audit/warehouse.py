@@ -1,8 +1,9 @@
 """The ledger's inputs in the warehouse: which data files the tables have, and the envelopes in those that are new.
 
 Owns the reading of tables, by file: a file is read once, and when one that was counted is gone (rows were deleted, files
-rewritten) all are counted anew. Invariant: the offsets that a table holds are read before its files, and its dead letters
-after them, so nothing is missed that they speak of.
+rewritten) all are counted anew. Invariants: the offsets that a table holds are read before its dead letters, and those
+before its files, so nothing is missed that they speak of; rows that were dead letters count once those are gone (see
+`load/redrive`, which appends them first).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from headrace.audit.period import Period
 from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history
 from headrace.load.columns import RecordColumns
-from headrace.load.commit import dead_letter_paths
+from headrace.load.commit import unsettled_paths
 from headrace.load.names import DATACENTER, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION, partition_column
 from headrace.load.tables import (
     DEAD_LETTER,
@@ -97,10 +98,10 @@ class Warehouse:
         names = self._event_tables()
         for name in names:
             self._read_arrivals(ledger, name)
+        letters = self._dead_letter_files({name: load_table(self._catalog, name) for name in names})
         tables = {name: load_table(self._catalog, name) for name in names}
         changed = [name for name, table in tables.items() if self._is_new(ledger, name, table)]
         plans = {name: _files(tables[name]) for name in changed}
-        letters = self._dead_letter_files(tables)
         present = {name: set(ledger.files.get(name, ())) for name in tables}
         present |= {name: set(plan) for name, plan in plans.items()} | {DEAD_LETTER: set(letters)}
         if any(not files <= present.get(name, set()) for name, files in ledger.files.items()):
@@ -108,7 +109,15 @@ class Warehouse:
             plans = {name: _files(table) for name, table in tables.items()}
         number = 0
         for name, plan in plans.items():
-            number += sum(self._read_file(ledger, tables[name], name, *item) for item in plan.items())
+            redriven = history.redriven(tables[name])
+            for key, task in plan.items():
+                source = redriven.get(task.file.file_path)
+                if source is None:
+                    number += self._read_file(ledger, tables[name], name, key, task)
+                else:
+                    number += _read_redriven(
+                        ledger, tables[name], name, key, task, is_letters=source in letters
+                    )
         for path, table in letters.items():
             if path not in ledger.files.get(DEAD_LETTER, ()):
                 ledger.on_file(DEAD_LETTER, path, _dead_letters(ledger, table, path))
@@ -165,12 +174,12 @@ class Warehouse:
 
     def _dead_letter_files(self, tables: Mapping[str, Table]) -> dict[str, Table]:
         """Return the dead-letter files with a table to read them with: those settled and those about to be."""
-        files: dict[str, Table] = {}
-        if self._catalog.table_exists(f"{NAMESPACE}.{DEAD_LETTER}"):
-            letters = load_table(self._catalog, DEAD_LETTER)
-            files = {task.file.file_path: letters for task in letters.scan().plan_files()}
+        if not self._catalog.table_exists(f"{NAMESPACE}.{DEAD_LETTER}"):
+            return {path: table for table in tables.values() for path in unsettled_paths(table)}
+        letters = load_table(self._catalog, DEAD_LETTER)
+        files = {task.file.file_path: letters for task in letters.scan().plan_files()}
         for table in tables.values():
-            files |= {path: table for path in dead_letter_paths(table) if path not in files}
+            files |= {path: table for path in unsettled_paths(table, letters) if path not in files}
         return files
 
     def _read_file(self, ledger: Ledger, table: Table, name: str, key: str, task: FileScanTask) -> int:
@@ -180,17 +189,32 @@ class Warehouse:
         if not is_counted and _is_settled(ledger, table, name, task):
             ledger.on_file(name, key, ())
             return 0
-        found = [
-            item
-            for item in _envelopes(table, task)
-            if is_table_of(name, f"{item.place.datacenter}.{item.place.topic}")
-        ]
+        found = _own_envelopes(table, name, task)
         if not is_counted:
             ledger.on_file(name, key, _tallies(found))
         ledger.rows_forgotten.discard(key)
         for rows in _timed(found, key):
             ledger.latencies.on_rows(rows)
         return 1
+
+
+def _read_redriven(
+    ledger: Ledger, table: Table, name: str, key: str, task: FileScanTask, *, is_letters: bool
+) -> int:
+    """Count rows that were dead letters, unless these are still there; when they became visible is no latency."""
+    if key in ledger.files.get(name, ()):
+        return 0
+    ledger.on_file(name, key, () if is_letters else _tallies(_own_envelopes(table, name, task)))
+    return 1
+
+
+def _own_envelopes(table: Table, name: str, task: FileScanTask) -> list[Envelopes]:
+    """Read a data file, but for what copies of other tables are in it."""
+    return [
+        item
+        for item in _envelopes(table, task)
+        if is_table_of(name, f"{item.place.datacenter}.{item.place.topic}")
+    ]
 
 
 def _is_settled(ledger: Ledger, table: Table, name: str, task: FileScanTask) -> bool:

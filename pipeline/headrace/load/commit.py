@@ -151,10 +151,10 @@ def settle(catalog: Catalog, name: str) -> Table:
         dead_letters = ensure_table(catalog, DEAD_LETTER, DEAD_LETTER_TABLE)
         table = ensure_table(catalog, name)
         snapshot = history.newest_with(table, history.POSITIONS)
-        paths = _dead_letter_paths(snapshot)
-        applied = history.summary_json(history.newest_with(dead_letters, APPLIED), APPLIED)
-        if snapshot is None or not paths or applied.get(name) == snapshot.snapshot_id:
+        paths = unsettled_paths(table, dead_letters)
+        if snapshot is None or not paths:
             return table
+        applied = _applied(dead_letters)
         files = [data_file(describe_again(dead_letters.io, path, dead_letters.properties)) for path in paths]
         try:
             append(dead_letters, files, {APPLIED: json.dumps({**applied, name: snapshot.snapshot_id})})
@@ -164,8 +164,17 @@ def settle(catalog: Catalog, name: str) -> Table:
     raise RefusedError(f"warehouse.{DEAD_LETTER} changed {COMMIT_ATTEMPTS_MAX} times while it was written")
 
 
-def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str]) -> Snapshot:
+def append(
+    table: Table,
+    files: Iterable[DataFile],
+    properties: Mapping[str, str],
+    *,
+    instead_of: DataFile | None = None,
+) -> Snapshot:
     """Add files in one snapshot, whose parent is the table's current one as it was loaded.
+
+    Args:
+        instead_of: a file of that snapshot that the new one has no longer.
 
     Raises:
         RefusedError
@@ -177,7 +186,9 @@ def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str
     try:
         with UnpartitionedTransaction(table) as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(properties))
-            with update.merge_append() as snapshot:
+            with update.merge_append() if instead_of is None else update.overwrite() as snapshot:
+                if instead_of is not None:
+                    snapshot.delete_data_file(instead_of)
                 for file in files:
                     snapshot.append_data_file(file)
     except CommitFailedException as error:
@@ -202,9 +213,19 @@ def data_file(written: WrittenFile) -> DataFile:
     )
 
 
-def dead_letter_paths(table: Table) -> list[str]:
-    """Return the dead-letter files that the table's last load names, settled or not."""
-    return _dead_letter_paths(history.newest_with(table, history.POSITIONS))
+def unsettled_paths(table: Table, dead_letters: Table | None = None) -> list[str]:
+    """Return the dead-letter files of the table's last load that `dead_letters` did not get yet; all while there is none."""
+    snapshot = history.newest_with(table, history.POSITIONS)
+    applied = {} if dead_letters is None else _applied(dead_letters)
+    if snapshot is None or applied.get(table.name()[-1]) == snapshot.snapshot_id:
+        return []
+    return list(history.summary_json(snapshot, history.DEAD_LETTER_FILES))
+
+
+def _applied(dead_letters: Table) -> dict[str, int]:
+    """Return by table the last load whose dead letters are there."""
+    found: dict[str, int] = history.summary_json(history.newest_with(dead_letters, APPLIED), APPLIED)
+    return found
 
 
 def _forward(held: history.Held, results: Sequence[TaskResult]) -> dict[TopicPartition, RangeResult]:
@@ -218,8 +239,3 @@ def _forward(held: history.Held, results: Sequence[TaskResult]) -> dict[TopicPar
         if item.next_offset > item.first_offset:
             ranges[place] = item
     return ranges
-
-
-def _dead_letter_paths(snapshot: Snapshot | None) -> list[str]:
-    paths: Any = history.summary_json(snapshot, history.DEAD_LETTER_FILES)
-    return list(paths)

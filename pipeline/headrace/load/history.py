@@ -12,7 +12,9 @@ Owns these properties in the summary of each snapshot of an event table:
 - `headrace.offsets`: `{topic: {partition: [first, next]}}`, what this commit brought; its arrival time is the
   snapshot's time;
 - `headrace.host`: the host whose clock that is;
-- `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`).
+- `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`);
+- `headrace.redriven`: `{path of rows: path of letters}`, of a snapshot without the others: its rows were dead letters of that
+  file, and still are ones as long as `dead_letter` has the file (see `redrive`).
 
 Positions live in the newest snapshot that has them, which no load expires: what others commit above it (a delete, a
 compaction) says nothing of offsets and takes nothing from them. Where others expire it, older metadata still tells of it.
@@ -53,6 +55,7 @@ LIVES: Final = "headrace.lives"
 PASSED: Final = "headrace.passed"
 HOST: Final = "headrace.host"
 DEAD_LETTER_FILES: Final = "headrace.dead-letters"
+REDRIVEN: Final = "headrace.redriven"
 ARCHIVED: Final = "headrace.archived"
 NO_TOPIC_ID: Final = str(UUID(int=0))
 """What brokers from before topic ids give in answers that have a place for one."""
@@ -301,6 +304,15 @@ def passed_in(snapshot: Snapshot) -> list[Passing]:
             summary_json(snapshot, PASSED)
         ).items()
     ]
+
+
+def redriven(table: Table) -> dict[str, str]:
+    """Return the files of rows that were dead letters, each with the file of these letters."""
+    return {
+        rows: letters
+        for snapshot in table.snapshots()
+        for rows, letters in summary_json(snapshot, REDRIVEN).items()
+    }
 
 
 def passing_property(passing: Passing) -> dict[str, str]:

@@ -16,7 +16,7 @@ from pyiceberg.transforms import DayTransform
 
 from headrace.audit import reload
 from headrace.audit.period import Period
-from headrace.audit.reload import Log, NotReloadedError, Reload, reload_window
+from headrace.audit.reload import Log, NotReloadedError, Reload, RowPlace, reload_window
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.registry_address import RegistryAddress
@@ -96,7 +96,7 @@ def catalog(tmp_path: Path) -> Catalog:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
     monkeypatch.setattr(reload, "chunks", cluster.chunks)
-    monkeypatch.setattr(reload, "_from_log", lambda *_: rows(0, 1, 2, 3))
+    monkeypatch.setattr(reload, "_from_log", lambda *_: (rows(0, 1, 2, 3), set()))
     return cluster
 
 
@@ -145,16 +145,24 @@ def test_a_dry_run_says_the_same_and_changes_nothing(catalog: Catalog, cluster: 
 def test_what_the_load_brings_meanwhile_stays(
     catalog: Catalog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(*_: Any) -> pa.Table:
+    def read(*_: Any) -> tuple[pa.Table, set[RowPlace]]:
         table = tables.load_table(catalog, "pageviews")
         table.append(rows(12))
         advance(table, POSITION, 15)
-        return rows(0, 1, 2, 3)
+        return rows(0, 1, 2, 3), set()
 
     monkeypatch.setattr(reload, "_from_log", read)
     again(catalog, cluster)
     assert offsets(catalog) == [0, 1, 2, 3, 7, 8, 12]
     assert history.held(tables.load_table(catalog, "pageviews")).positions == {PLACE: 15}
+
+
+def test_a_dead_letter_stays_one_unless_a_redrive_gave_it_its_row(
+    catalog: Catalog, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reload, "_from_log", lambda *_: (rows(0, 1, 2, 3), {(0, 1), (0, 3)}))
+    again(catalog, cluster)
+    assert offsets(catalog) == [0, 2, 3, 7, 8]
 
 
 def retention(cluster: Cluster, _: Catalog) -> None:
