@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import StaticTable, Table
 
-from headrace.load import commit, tables
+from headrace.load import commit, history, tables
 from headrace.load.leftovers import Run
 from headrace.load.storage import local_path
 from headrace.load.task import RangeResult, TaskResult
@@ -76,6 +76,28 @@ def load(
     commit.commit(table, results)
     commit.settle(catalog, "pageviews")
     return results
+
+
+def letter_at(offset: int, value: bytes | None, reason: str, **fields: Any) -> dict[str, Any]:
+    return {**own(offset), "_last_offset": offset, "_reason": reason, "value": value, **fields}
+
+
+def bury(catalog: Catalog, run: Run, following: int, letters: list[dict[str, Any]]) -> None:
+    """Load up to an offset, so that these are all there is since the load's last position."""
+    table = commit.settle(catalog, "pageviews")
+    buried = tables.ensure_table(catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
+    result = RangeResult(
+        topic=TOPIC,
+        partition=0,
+        first_offset=max(history.positions(table).values(), default=0),
+        next_offset=following,
+        row_count=0,
+        dead_letter_count=len(letters),
+        size_bytes=1,
+    )
+    file = written(buried, run, letters)
+    commit.commit(table, [TaskResult(ranges=(result,), rows=None, dead_letters=file, worker_pid=1)])
+    commit.settle(catalog, "pageviews")
 
 
 def rows_by_snapshot(table: Table) -> dict[int, list[int]]:

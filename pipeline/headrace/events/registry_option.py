@@ -35,5 +35,5 @@ class Registries(click.ParamType[RegistryAddress]):
 
 
 def registry_option(help: str, *, required: bool = True) -> Callable[[Command], Command]:
-    """Add `--registry`, which a command is handed as a `RegistryAddress`; goes with `bootstrap_option`."""
+    """Add `--registry`, handed over as a `RegistryAddress`; goes with `bootstrap_option` or its `config_option_of`."""
     return click.option("--registry", type=Registries(), required=required, help=help)

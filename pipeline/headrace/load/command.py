@@ -28,6 +28,7 @@ from headrace.load.metrics import LoadMetrics
 from headrace.load.options import listener_option, warehouse_options
 from headrace.load.pages import serve_pages
 from headrace.load.ranges import Limits, LoadFinding
+from headrace.load.redrive_command import redrive
 from headrace.load.resume_command import resume, skip
 from headrace.load.rounds import Rounds
 from headrace.load.spark import spark_session, spark_tasks, warm_up
@@ -179,6 +180,7 @@ def load(
 
 load.add_command(resume)
 load.add_command(skip)
+load.add_command(redrive)
 
 
 def _look_first(config: LoadConfig, topics: str, stop: threading.Event) -> None:

@@ -49,7 +49,13 @@ def bootstrap_option(
 ) -> Callable[[Command], Command]:
     """Add both options; the command is handed a `Bootstrap` under the first one's name, or None where it is not required."""
     where = click.option(option, type=Servers(config_option), required=required, help=help)
-    how = click.option(
+    how = config_option_of(option, config_option)
+    return lambda command: where(how(command))
+
+
+def config_option_of(option: str, config_option: str = CONFIG_OPTION) -> Callable[[Command], Command]:
+    """Add the file alone, of a command whose `option` takes its properties."""
+    return click.option(
         config_option,
         metavar="FILE",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -58,7 +64,6 @@ def bootstrap_option(
         callback=_keep_properties,
         help=f"Properties for {option}, as Kafka's clients have them: security.protocol, ssl.… and sasl.….",
     )
-    return lambda command: where(how(command))
 
 
 def require_entrance(bootstrap: Bootstrap) -> None:
