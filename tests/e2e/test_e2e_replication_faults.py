@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from processes import eventually, free_port
 from replicated_cluster import (
@@ -110,8 +112,7 @@ def a_log_that_ends_below_its_watermark(cluster: ReplicatedCluster, writer: Writ
     told = cluster.home / f"broker-{leader}" / "broker.log"
     eventually(lambda: "not leading: the log lost what was committed" in told.read_text(), what="a refusal")
     eventually(lambda: cluster.leader() == -1, what="a partition that nobody leads")
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as metrics:
-        assert b"headrace_leaderships_refused_total 1.0" in metrics.read()
+    assert "headrace_leaderships_refused_total 1.0" in page(port)
     cluster.start(last)
     allowed = ConfigEntry(
         "unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET
@@ -124,6 +125,73 @@ def a_log_that_ends_below_its_watermark(cluster: ReplicatedCluster, writer: Writ
     cluster.wait_until_in_sync()
 
 
+def a_log_that_rots(cluster: ReplicatedCluster, writer: Writer) -> None:
+    """In data that was synced: the replica keeps the bad batch, is in sync and leads; made anew it is sound."""
+    damaged = next(number for number in cluster.addresses if number != cluster.leader())
+    port = free_port()
+    synced = {"log.flush.interval.messages": "1", "log.flush.offset.checkpoint.interval.ms": "0"}
+    cluster.own_settings[damaged] = {"headrace.metrics.listener": f"127.0.0.1:{port}", **synced}
+    restart(cluster, damaged)
+    writer.wait_for_more()
+    points = cluster.home / f"broker-{damaged}" / "logs" / "recovery-point-offset-checkpoint"
+    synced_some = re.compile(rf"^{TOPIC} 0 [1-9]\d", re.MULTILINE)
+    eventually(lambda: points.exists() and synced_some.search(points.read_text()), what="a recovery point")
+    cluster.brokers[damaged].kill()
+    flip(min(cluster.directory(damaged, 0).glob("*.log")), 65)
+    cluster.start(damaged)
+    cluster.wait_until_in_sync()
+    told = f'headrace_log_rotten_places{{partition="0",topic="{TOPIC}"}} 1.0'
+    assert told in page(port)
+    for number in cluster.addresses.keys() - {damaged}:
+        cluster.brokers[number].kill()
+        eventually(lambda n=number: cluster.leader() != n, what="another leader")  # type: ignore[misc]
+    eventually(lambda: cluster.leader() == damaged, what="the damaged replica leading")
+    with pytest.raises(KafkaException, match="CRC32C"):
+        first_message(cluster, damaged)
+    for number in cluster.addresses.keys() - {damaged}:
+        cluster.start(number)
+    cluster.wait_until_in_sync()
+    assert cluster.brokers[damaged].stop() == 0
+    shutil.rmtree(cluster.directory(damaged, 0))
+    cluster.start(damaged)
+    cluster.wait_until_in_sync()
+    assert told not in page(port)
+
+
+def restart(cluster: ReplicatedCluster, number: int) -> None:
+    cluster.brokers[number].stop()
+    cluster.start(number)
+    cluster.wait_until_in_sync()
+
+
+def flip(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1
+    file.write_bytes(data)
+
+
+def page(port: int) -> str:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as metrics:
+        found: str = metrics.read().decode()
+        return found
+
+
+def first_message(cluster: ReplicatedCluster, number: int) -> bytes | None:
+    """Read by a client that checks checksums, as Kafka's own does; raises KafkaException."""
+    host, port = cluster.addresses[number]
+    settings = {"bootstrap.servers": f"{host}:{port}", "group.id": "first", "log_level": 0}
+    consumer = Consumer({**settings, "check.crcs": True})
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        message = consumer.poll(20)
+        assert message is not None
+        if message.error() is not None:
+            raise KafkaException(message.error())
+        return message.value()
+    finally:
+        consumer.close()
+
+
 @pytest.mark.parametrize(
     "harm",
     [
@@ -133,6 +201,7 @@ def a_log_that_ends_below_its_watermark(cluster: ReplicatedCluster, writer: Writ
         a_log_cut_back_while_its_broker_is_down,
         pytest.param(a_broker_whose_data_is_gone, marks=pytest.mark.long),
         pytest.param(a_log_that_ends_below_its_watermark, marks=pytest.mark.long),
+        pytest.param(a_log_that_rots, marks=pytest.mark.long),
     ],
 )
 def test_nothing_acknowledged_is_lost_by(cluster: ReplicatedCluster, harm: Harm) -> None:

@@ -62,6 +62,7 @@ FAULTS: dict[str, dict[str, Value]] = {
         f"headrace_last_stable_offset{{{PARTITION}}}": turns(5, 5),
     },
     "HeadraceCommittedDataLost": {"headrace_unclean_leader_elections_total": grows},
+    "HeadraceReplicaRotten": {f"headrace_log_rotten_places{{{PARTITION}}}": turns(0, 1)},
     "HeadraceControllerMissing": {
         'headrace_active_controller{host="b-1"}': turns(1, 0),
         'headrace_active_controller{host="b-2"}': turns(0, 0),

@@ -66,6 +66,7 @@ class PartitionLog:
         "opens_batches",
         "partition",
         "restless",
+        "rotten_places",
         "topic",
         "topic_id",
     )
@@ -83,6 +84,8 @@ class PartitionLog:
         # The high watermark of before an unclean stop where the log ends below it now, until it has it all again.
         self.lost_end: int | None = None
         self.findings: list[LogFinding] = []
+        # How many stretches of bad bytes recovery found in it, and kept.
+        self.rotten_places = 0
         # Whether a thread cuts it (`truncation.py`): nobody else works on its body meanwhile.
         self.is_truncating = False
         self.config = config
@@ -127,6 +130,7 @@ class PartitionLog:
                 topic_id=loaded.topic_id,
                 log_start_offset=loaded.log_start_offset,
             )
+        log.rotten_places = report.rotten_places
         return log, report
 
     def go_on_in(self, body: LogBody) -> None:

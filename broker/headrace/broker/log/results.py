@@ -98,3 +98,8 @@ class RecoveryReport:
     def bytes_cut(self) -> int:
         """Bytes of log (not of indexes) that recovery removed."""
         return sum(finding.size for finding in self.findings if finding.kind in ("cut", "dropped"))
+
+    @property
+    def rotten_places(self) -> int:
+        """Stretches of bad bytes that recovery kept."""
+        return sum(finding.kind == "rot" for finding in self.findings)

@@ -93,6 +93,7 @@ def test_rot_in_flushed_data_is_reported_and_kept(tmp_path: Path, number: int, p
     assert log_file(tmp_path).read_bytes() == rotten
     assert (kinds(report), report.bytes_cut) == (["rot"], 0)
     assert (report.findings[0].position, report.findings[0].size) == (number * SIZE, SIZE)
+    assert (log.rotten_places, again.rotten_places) == (0, 1)
     assert again.log_end_offset == 6
     append(again, batch())
     assert again.log_end_offset == 7

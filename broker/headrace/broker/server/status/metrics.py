@@ -344,6 +344,18 @@ class BrokerMetrics:
         yield CounterMetricFamily(
             "headrace_recovered_bytes", "Bytes of segments that recovery checked.", opening.bytes_checked
         )
+        yield self._rot()
+
+    def _rot(self) -> Metric:
+        family = GaugeMetricFamily(
+            "headrace_log_rotten_places",
+            "Stretches of bad bytes that recovery found in a replica's log and kept, where there are any.",
+            labels=["topic", "partition"],
+        )
+        for replica in self.replicas():
+            if replica.log.rotten_places:
+                family.add_metric([replica.topic, str(replica.partition)], replica.log.rotten_places)
+        return family
 
     def _zookeeper(self) -> Iterator[Metric]:
         watch = self.zookeeper

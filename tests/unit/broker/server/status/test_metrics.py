@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -139,12 +139,24 @@ def test_the_process_tells_its_files_their_limit_and_its_disks(tmp_path: Path) -
     assert 0 < free < capacity
 
 
+def replica_of(topic: str, rotten_places: int = 0) -> Any:
+    return SimpleNamespace(topic=topic, partition=3, log=SimpleNamespace(rotten_places=rotten_places))
+
+
+def test_damaged_logs_are_told_by_their_partition() -> None:
+    metrics = BrokerMetrics()
+    metrics.replicas = lambda: [replica_of("sound"), replica_of("damaged", rotten_places=2)]
+    page = "".join(lines(metrics.collect()))
+    assert 'headrace_log_rotten_places{partition="3",topic="damaged"} 2.0' in page
+    assert "sound" not in page
+
+
 def test_a_topic_that_is_gone_is_told_no_more() -> None:
     metrics = BrokerMetrics()
     for topic in ("kept", "deleted"):
         metrics.produced(topic, 1, 100)
         metrics.fetched(topic, 100)
-    metrics.replicas = lambda: [cast("Any", SimpleNamespace(topic="kept"))]
+    metrics.replicas = lambda: [replica_of("kept")]
     page = "".join(lines(metrics.collect()))
     assert 'headrace_produced_bytes_total{topic="kept"} 100.0' in page
     assert "deleted" not in page
