@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -19,6 +19,7 @@ from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
 from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of, reason_of
+from headrace.broker.outage import Outage
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
 from headrace.broker.wire.client.repeated import Repeated
@@ -44,6 +45,8 @@ PATIENCE_SECONDS = 10.0
 time-out.
 """
 CONFIG_MAX_AGE_MS = 60_000
+CONFIG_PAUSE_MS = 30_000
+"""Between two questions for configurations of which the first had no answer."""
 TOPIC_RESOURCE = 2
 ASKED_CONFIGS = (*SYNCED_CONFIGS, MIRROR_CLUSTERS, MERGED_CLUSTERS)
 
@@ -127,8 +130,12 @@ class Source:
         self._failed: list[Address] = []
         """Which brokers failed, the last one last: they are asked after the others, and in this order."""
         self._patience_seconds = PATIENCE_SECONDS
+        self._outage = Outage()
         self._metadata = Repeated(k03_metadata.API)
         self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
+        self._configs_due_ms = 0
+        """When configurations may be asked for again."""
+        self._config_problem = ""
         self._due = asyncio.Event()
 
     # -- names
@@ -166,31 +173,68 @@ class Source:
     async def refresh(self) -> bool:
         """Ask for metadata; False, with a line in the log, when no broker of the source answers."""
         try:
-            async with asyncio.timeout(min(self._patience_seconds, self.tunables.request_timeout_ms / 1000)):
-                link = self._link or await self._connect()
-                answer = await link.ask(
-                    self._metadata, 12, {"topics": None, "allow_auto_topic_creation": False}
-                )
-            if not answer["brokers"]:
-                raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, "the source's metadata lists no broker")
-            if self._is_refused(answer):
-                return False
-            topics = self._topics_of(answer)
-            await self._learn_configs(link, topics)
+            answer = await self._answer()
         except (*FAILURES, KafkaError) as error:
-            self.forget_link()
-            self._note_failed()
             self._patience_seconds *= 2
             self.problem = shortened(reason_of(error))
-            logger.warning("source does not answer", source=self.config.name, reason=self.problem)
+            self._tell_silence()
+            return False
+        if self._is_refused(answer):
             return False
         self.heard(self.clock.now_ms())
+        self._tell_answer()
         self.problem = ""
         self._patience_seconds = PATIENCE_SECONDS
         self.addresses = addresses_of(answer)
+        topics = self._topics_of(answer)
+        await self._learn_configs(topics)
         self._take({name: self._with_configs(topic) for name, topic in topics.items()})
         self.is_known = True
         return True
+
+    def _tell_silence(self) -> None:
+        outage = self._outage
+        if outage.failed(self.clock.monotonic_ms()):
+            logger.warning(
+                "source does not answer",
+                source=self.config.name,
+                failed=outage.count,
+                seconds=outage.seconds,
+                reason=self.problem,
+            )
+
+    def _tell_answer(self) -> None:
+        outage = self._outage
+        if outage.is_over(self.clock.monotonic_ms()):
+            self._outage = Outage()
+            logger.info(
+                "source answers again",
+                source=self.config.name,
+                failed=outage.count,
+                seconds=outage.seconds,
+            )
+
+    async def _answer(self) -> Mapping[str, Any]:
+        """The metadata of the first broker that answers; raises what the last of them failed with."""
+        tried: set[Address] = set()
+        while True:
+            try:
+                return await self._metadata_of_one(tried)
+            except (*FAILURES, KafkaError):
+                self.forget_link()
+                self._note_failed(tried)
+                if tried.issuperset(self._known_addresses()):
+                    raise
+
+    async def _metadata_of_one(self, tried: set[Address]) -> Mapping[str, Any]:
+        """Of the one that is connected, or of the first that can be and was not `tried`."""
+        async with asyncio.timeout(min(self._patience_seconds, self.tunables.request_timeout_ms / 1000)):
+            link = self._link or await self._connect(tried)
+            answer = await link.ask(self._metadata, 12, {"topics": None, "allow_auto_topic_creation": False})
+        if not answer["brokers"]:
+            raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, "the source's metadata lists no broker")
+        found: Mapping[str, Any] = answer
+        return found
 
     def _is_refused(self, answer: Mapping[str, Any]) -> bool:
         """Whether who answers is this cluster, or another than its copies are of; told once."""
@@ -265,24 +309,31 @@ class Source:
             address, self.client_id, self.tunables.request_timeout_ms, security=self.config.security
         )
 
-    async def _connect(self) -> AsyncLink:
-        """A connection to the first address that answers, known brokers before the configured ones."""
-        failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
+    def _known_addresses(self) -> list[Address]:
+        """Known brokers before the configured ones, and those that failed last."""
         known = dict.fromkeys((*self.addresses.values(), *self.config.bootstrap_servers))
         self._failed = [address for address in self._failed if address in known]
-        for address in (*(one for one in known if one not in self._failed), *self._failed):
+        return [*(address for address in known if address not in self._failed), *self._failed]
+
+    async def _connect(self, tried: set[Address]) -> AsyncLink:
+        """A connection to the first address that answers and was not `tried`; raises what the last failed with."""
+        failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
+        for address in self._known_addresses():
+            if address in tried:
+                continue
             self._asked = address
             try:
                 self._link = await self.link_to(address)
                 return self._link
             except FAILURES as error:
                 failure = error
-                self._note_failed()
+                self._note_failed(tried)
         raise failure
 
-    def _note_failed(self) -> None:
-        """Who was asked last is asked after all others."""
+    def _note_failed(self, tried: set[Address]) -> None:
+        """Who was asked last has been tried, and is asked after all others."""
         if self._asked is not None:
+            tried.add(self._asked)
             self._failed = [*(address for address in self._failed if address != self._asked), self._asked]
 
     def _topics_of(self, answer: Mapping[str, Any]) -> dict[str, SourceTopic]:
@@ -303,29 +354,49 @@ class Source:
                 )
         return topics
 
-    async def _learn_configs(self, link: AsyncLink, topics: Mapping[str, SourceTopic]) -> None:
+    async def _learn_configs(self, topics: Mapping[str, SourceTopic]) -> None:
+        """Ask for those that are not known, or for long; what is known stays while nobody tells anything newer."""
         now_ms = self.clock.monotonic_ms()
         keys = {(topic.name, topic.topic_id) for topic in topics.values()}
-        self._configs = {
-            key: found
-            for key, found in self._configs.items()
-            if key in keys and now_ms - found[0] < CONFIG_MAX_AGE_MS
-        }
-        wanted = [
+        self._configs = {key: found for key, found in self._configs.items() if key in keys}
+        old = {key for key, found in self._configs.items() if now_ms - found[0] >= CONFIG_MAX_AGE_MS}
+        wanted = sorted((keys - self._configs.keys()) | old)
+        if wanted and now_ms >= self._configs_due_ms:
+            await self._ask_configs(wanted)
+        for name, topic_id in wanted:
+            if self._config_problem and (name, topic_id) not in self._configs:
+                self._note_no_configs(name, self._config_problem)
+
+    async def _ask_configs(self, wanted: Sequence[tuple[str, UUID]]) -> None:
+        """Who is asked looks into ZooKeeper for them, and may answer everything else while that is away."""
+        resources = [
             {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": ASKED_CONFIGS}
-            for name, topic_id in sorted(keys - self._configs.keys())
+            for name, _ in wanted
         ]
-        if not wanted:
+        try:
+            link = self._link or await self._connect(set())
+            answer = await link.ask(k32_describe_configs.API, 1, {"resources": resources})
+        except (*FAILURES, KafkaError) as error:
+            self.forget_link()
+            self._configs_due_ms = self.clock.monotonic_ms() + CONFIG_PAUSE_MS
+            self._config_problem = (
+                f"{reason_of(error)}; its brokers have them from its ZooKeeper, see that it runs"
+            )
             return
-        answer = await link.ask(k32_describe_configs.API, 1, {"resources": wanted})
+        self._config_problem = ""
+        ids = dict(wanted)
+        now_ms = self.clock.monotonic_ms()
         for result in answer["results"]:
             name = result["resource_name"]
             if result["error_code"]:
-                reason = result["error_message"] or str(error_of(result["error_code"]))
-                self._note_unreadable(name, f"{self.config.name} does not tell its configuration: {reason}")
+                self._configs.pop((name, ids[name]), None)
+                self._note_no_configs(name, result["error_message"] or str(error_of(result["error_code"])))
                 continue
             found = {c["name"]: c["value"] for c in result["configs"] if c["value"] is not None}
-            self._configs[name, topics[name].topic_id] = (now_ms, found)
+            self._configs[name, ids[name]] = (now_ms, found)
+
+    def _note_no_configs(self, topic: str, reason: str) -> None:
+        self._note_unreadable(topic, f"{self.config.name} does not tell its configuration: {reason}")
 
     def doubt(self, topic: str) -> None:
         """What is known of the topic's configuration may be out of date: it is asked for anew with the next metadata."""

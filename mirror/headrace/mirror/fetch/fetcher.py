@@ -14,6 +14,7 @@ from typing import Protocol
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
 from headrace.broker.errors import KafkaError, reason_of
+from headrace.broker.outage import Outage
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k18_api_versions
 from headrace.broker.wire.client.exchange import VERSIONS_VERSION, ProtocolError
@@ -67,6 +68,7 @@ class Fetcher:
         self._plan = FetchPlan(source.tunables, source.limit, source.config.isolation)
         self._news: list[asyncio.Event] = []
         self._more_lanes = asyncio.Event()
+        self._outage = Outage()
 
     def assign(self, copiers: Mapping[PartitionKey, Copier]) -> None:
         """The partitions to ask for from now on; what is known of them may have changed."""
@@ -150,17 +152,38 @@ class Fetcher:
 
     def _failed(self, lane: int, link: AsyncLink | None, error: Exception) -> None:
         source, reason = self._source, reason_of(error)
-        logger.warning("broker of a source failed", source=source.config.name, node=self._node, reason=reason)
+        if self._outage.failed(self._now().ms):
+            logger.warning(
+                "broker of a source failed",
+                source=source.config.name,
+                node=self._node,
+                failed=self._outage.count,
+                seconds=self._outage.seconds,
+                reason=reason,
+            )
         if link is not None:
             link.close()
         self._plan.failed(lane, reason, self._now())
         source.refresh_soon()
         self._tell()
 
+    def _heard(self, now: Now) -> None:
+        self._source.heard(now.wall_ms)
+        outage = self._outage
+        if outage.is_over(now.ms):
+            self._outage = Outage()
+            logger.info(
+                "broker of a source answers again",
+                source=self._source.config.name,
+                node=self._node,
+                failed=outage.count,
+                seconds=outage.seconds,
+            )
+
     async def _survey(self, lane: int, link: AsyncLink, command: AskSurvey) -> None:
         found = await survey(link, command.asked, self._source.config.isolation)
         now = self._now()
-        self._source.heard(now.wall_ms)
+        self._heard(now)
         if self._plan.surveyed(lane, found, now):
             self._source.refresh_soon()
         self._tell()
@@ -168,7 +191,7 @@ class Fetcher:
     async def _fetch(self, lane: int, link: AsyncLink, command: AskFetch) -> None:
         answer = await link.ask(SOURCE_FETCH, command.version, command.request)
         now = self._now()
-        self._source.heard(now.wall_ms)
+        self._heard(now)
         size = sum(len(found.records) for _, found in answer.partitions if found.records is not None)
         self._plan.arrived(lane, size, now)
         taken = 0

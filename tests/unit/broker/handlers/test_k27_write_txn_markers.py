@@ -26,7 +26,7 @@ def broker(tmp_path: Path) -> ReplicatedBroker:
     """The log has two records of an open transaction, committed as the log has it."""
     broker = ReplicatedBroker(tmp_path)
     broker.config.network = SimpleNamespace(request_timeout_ms=30_000)
-    broker.refused_writes = SimpleNamespace(directories={})
+    broker.refused_writes = SimpleNamespace(outages={})
     broker.metrics = SimpleNamespace(produced=lambda *told: None)
     records = [Record(0, NOW_MS, None, value, []) for value in (b"a", b"b")]
     open_one = encode_batch(

@@ -128,7 +128,7 @@ def note_append(
     broker: Services, topic: str, partition: Partition, batch_count: int, size: int, committed_before: int
 ) -> None:
     """Something was appended: whoever waits for it is woken."""
-    if broker.refused_writes.directories:
+    if broker.refused_writes.outages:
         broker.refused_writes.worked(partition.log.directory, broker.clock.monotonic_ms())
     broker.metrics.produced(topic, batch_count, size)
     broker.waiting.wake_end(topic, partition.partition)

@@ -48,7 +48,7 @@ class PartitionJournal:
         except StorageError as error:
             self.refused_writes.refused(directory, error, self.clock.monotonic_ms())
             raise
-        if self.refused_writes.directories:
+        if self.refused_writes.outages:
             self.refused_writes.worked(directory, self.clock.monotonic_ms())
         self.waiting.wake_end(self.partition.topic, self.index)
         if self.partition.high_watermark > committed_before:

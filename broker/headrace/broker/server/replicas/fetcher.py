@@ -345,7 +345,7 @@ class ReplicaFetcher:
 
     def _note_written(self, directory: str, now_ms: int) -> None:
         refused_writes = self._context.refused_writes
-        if refused_writes.directories:
+        if refused_writes.outages:
             refused_writes.worked(directory, now_ms)
 
     def _append_records(self, follower: Follower, partition: Partition, records: memoryview) -> None:

@@ -8,7 +8,7 @@ loop, and goes on while a disk takes long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from headrace.broker.clock import Clock
 from headrace.broker.config.sections import Logs
@@ -16,6 +16,7 @@ from headrace.broker.errors import StorageError
 from headrace.broker.log import names
 from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
+from headrace.broker.outage import Outage
 from headrace.broker.server.upkeep.syncing import FlushTimes, sync
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks, in_thread
@@ -52,6 +53,7 @@ class Housekeeping:
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
         self._maintained_ms = self._checkpointed_ms = clock.monotonic_ms()
+        self._outages: dict[str, Outage] = {}
 
     def run(self) -> None:
         """One tick."""
@@ -71,13 +73,13 @@ class Housekeeping:
 
     async def checkpoint_watermarks(self) -> None:
         """Write the high watermarks: call every `replica.high.watermark.checkpoint.interval.ms`."""
-        await self._do(self._logs.watermark_jobs(), "checkpoint of the high watermarks failed")
+        await self._do(self._logs.watermark_jobs(), "checkpoint of the high watermarks")
 
     async def _wait_for_disk(self) -> None:
         await self._flush()
         await self._note_epochs()
         # A deleted topic's disk space comes back when file.delete.delay.ms says, however rarely retention looks.
-        await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs failed")
+        await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs")
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._checkpointed_ms >= self._checkpoint_interval_ms:
             self._checkpointed_ms = now_ms
@@ -107,12 +109,29 @@ class Housekeeping:
                 partition_log.epochs_noted()
 
     async def _checkpoint(self) -> None:
-        await self._do(self._logs.checkpoint_jobs(), "checkpoint failed")
+        await self._do(self._logs.checkpoint_jobs(), "checkpoint")
 
-    async def _do(self, jobs: Iterable[Job], failed: str) -> None:
+    async def _do(self, jobs: Iterable[Job], what: str) -> None:
         """Each in its turn; retention and the other logs' flushes go on when one fails, the next tick tries again."""
-        for job in jobs:
-            try:
-                await asyncio.to_thread(job)
-            except StorageError as error:
-                logger.error(failed, reason=error)
+        outcomes = [await _failure(job) for job in jobs]
+        if outcomes:
+            self._tell(what, [error for error in outcomes if error is not None])
+
+    def _tell(self, what: str, errors: Sequence[StorageError]) -> None:
+        """What came of it, as an outage is told."""
+        outage, now_ms = self._outages.setdefault(what, Outage()), self._clock.monotonic_ms()
+        if errors and outage.failed(now_ms):
+            for error in errors:
+                logger.error(f"{what} failed", reason=error, failed=outage.count, seconds=outage.seconds)
+        elif not errors and outage.is_over(now_ms):
+            del self._outages[what]
+            logger.info(f"{what} works again", failed=outage.count, seconds=outage.seconds)
+
+
+async def _failure(job: Job) -> StorageError | None:
+    """Do it; why it could not be done."""
+    try:
+        await asyncio.to_thread(job)
+    except StorageError as error:
+        return error
+    return None

@@ -11,9 +11,10 @@ from calls import call_of
 from headrace.broker.config.sections import Transactions
 from headrace.broker.errors import NotLeaderOrFollowerError, StorageError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.produce import handler
-from headrace.broker.handlers.refused_writes import REPEAT_MS, RefusedWrites
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.results import AppendResult
+from headrace.broker.outage import REPEAT_MS
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.round import Round
 from headrace.broker.wire import frames
@@ -301,20 +302,22 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
         (2, True),
         (1 + REPEAT_MS, True),
         (2 + REPEAT_MS, False),
-        (3, False),
+        (3 + REPEAT_MS, True),
+        (3 + 2 * REPEAT_MS, False),
+        (4 + 2 * REPEAT_MS, False),
     ):
         broker.clock = SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda now_ms=now_ms: now_ms)
         broker.partition.is_disk_full = is_disk_full
         (topic,) = message_of(9, ask(broker, request_of(9, 1, single())))["responses"]
         codes.append(topic["partition_responses"][0]["error_code"])
-    assert codes == [56, 56, 56, 0, 0]
+    assert codes == [56, 56, 56, 0, 56, 0, 0]
     refusal = "log directory refuses writes, its replicas take no messages"
     assert caplog.messages == [refusal, refusal, "log directory takes writes again"]
     facts = vars(caplog.records[0])["facts"]
     assert facts["directory"] == "/data"
     assert "No space left on device" in str(facts["reason"])
     over = vars(caplog.records[-1])["facts"]
-    assert (over["refused"], over["seconds"]) == (3, REPEAT_MS // 1000)
-    assert broker.refused_writes.counts == {"/data": 3}
+    assert (over["refused"], over["seconds"]) == (4, REPEAT_MS // 1000)
+    assert broker.refused_writes.counts == {"/data": 4}
     assert not broker.refused_writes.directories
-    assert broker.errors == [(0, 56)] * 3
+    assert broker.errors == [(0, 56)] * 4

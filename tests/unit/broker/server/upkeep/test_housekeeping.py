@@ -6,10 +6,14 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from headrace.broker.clock import SystemClock
 from headrace.broker.config.sections import Logs
+from headrace.broker.errors import StorageError
 from headrace.broker.log.results import Job, LogFinding
 from headrace.broker.log.store import LogStore
+from headrace.broker.outage import REPEAT_MS
 from headrace.broker.server.upkeep.housekeeping import Housekeeping
 from headrace.broker.server.upkeep.syncing import FlushTimes
 from headrace.broker.tasks import Tasks
@@ -47,6 +51,35 @@ class SlowLogs:
 
     def checkpoint_jobs(self) -> list[Job]:
         return []
+
+
+def test_a_checkpoint_that_fails_is_told_once_a_minute_and_when_it_works_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "headrace")
+    clock, logs = SimpleNamespace(), SlowLogs()
+    is_full = True
+
+    def checkpoint() -> None:
+        if is_full:
+            raise StorageError("No space left on device")
+
+    logs.watermark_jobs = lambda: [checkpoint, lambda: None]  # type: ignore[attr-defined]
+    clock.now_ms = clock.monotonic_ms = lambda: 0
+    housekeeping = Housekeeping(
+        Logs(), cast(LogStore, logs), clock, lambda: None, Tasks(), FlushTimes(), lambda *_: None
+    )
+
+    async def run() -> None:
+        nonlocal is_full
+        for now_ms in range(0, 5 * REPEAT_MS, 5000):
+            is_full = now_ms <= 2 * REPEAT_MS
+            clock.monotonic_ms = lambda now_ms=now_ms: now_ms
+            await housekeeping.checkpoint_watermarks()
+
+    asyncio.run(run())
+    failed = "checkpoint of the high watermarks failed"
+    assert caplog.messages == [failed] * 3 + ["checkpoint of the high watermarks works again"]
 
 
 def test_retention_goes_on_while_one_flush_takes_long() -> None:
