@@ -23,6 +23,7 @@ logger = get_logger(__name__)
 TOPIC_TIMEOUT_MS = 10_000
 TOPICS_AT_ONCE = 50
 MARK_MAX_AGE_MS = 60_000
+ZOOKEEPER_SILENT = "cannot be looked at: ZooKeeper does not answer"
 _IN_STEP = frozenset(
     {
         ErrorCode.NONE,
@@ -55,8 +56,11 @@ class Targets:
         for begin in range(0, len(missing), TOPICS_AT_ONCE):
             names = missing[begin : begin + TOPICS_AT_ONCE]
             found |= await self._create({name: topics[name] for name in names}, source)
-        for name in topics.keys() - set(missing):
-            reason = await self._keep(name, source, topics[name], led.get(name, ()))
+        for name in sorted(topics.keys() - set(missing)):
+            # Who waited in vain for ZooKeeper once does not wait for it with each topic: the source's metadata is due.
+            is_silent = ZOOKEEPER_SILENT in found.values()
+            known = source.not_brought.get(name, "")
+            reason = known if is_silent else await self._keep(name, source, topics[name], led.get(name, ()))
             if reason:
                 found[name] = reason
         for name in found.keys() - source.not_brought.keys():
@@ -75,7 +79,7 @@ class Targets:
                 # A copy that was promoted a moment ago gets nothing more.
                 standing = await self._standing(name, mark, led, is_fresh=len(known) < count)
         except (TimeoutError, KafkaError) as error:
-            return f"cannot be looked at: {str(error) or 'ZooKeeper does not answer'}"
+            return f"cannot be looked at: {error}" if str(error) else ZOOKEEPER_SILENT
         if standing is Standing.FOREIGN and led:
             ((key, value),) = mark.items()
             return (

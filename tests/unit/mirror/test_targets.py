@@ -15,7 +15,7 @@ from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
 from headrace.mirror.config import SourceConfig
 from headrace.mirror.source import Source, SourceTopic
-from headrace.mirror.targets import MARK_MAX_AGE_MS, Targets
+from headrace.mirror.targets import MARK_MAX_AGE_MS, ZOOKEEPER_SILENT, Targets
 
 COPY, FORMER = {MIRROR_CLUSTERS: "EAST"}, {MIRROR_CLUSTERS: ""}
 NAME = "dc-east.orders"
@@ -182,3 +182,20 @@ def test_nothing_is_done_before_the_source_told_a_topics_configuration() -> None
     world = World({})
     world.source_has("orders", {})
     assert world.look() == []
+
+
+def test_a_zookeeper_that_is_away_is_waited_for_once_a_look() -> None:
+    names = ("orders", "pages", "views")
+    world = World({f"dc-east.{name}": (2, COPY) for name in names})
+    for name in names:
+        world.source_has(name, {"cleanup.policy": "delete"})
+    asked: list[list[str]] = []
+
+    async def away(names: list[str]) -> Any:
+        asked.append(names)
+        raise TimeoutError
+
+    world.cluster.stored_of_topics = away  # type: ignore[method-assign]
+    assert world.look() == []
+    assert asked == [[NAME]]
+    assert world.source.not_brought == {NAME: ZOOKEEPER_SILENT}
