@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -21,7 +22,8 @@ from confluent_kafka.admin import (
 )
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.cli.asking import CHANGE_SECONDS_MAX, admin_client, asked
+from headrace.cli.asking import CHANGE_SECONDS_MAX, admin_client, asked, failure
+from headrace.cli.cluster_admin import READ_SECONDS, ZooKeeperSilentError
 from headrace.cli.controller_watch import controller_of, watched
 from headrace.cli.shared import (
     TIMEOUT_SECONDS,
@@ -123,8 +125,15 @@ def _count(admin: AdminClient, topic: str) -> int:
 
 def _present(admin: AdminClient, topic: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    future = admin.describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource]
-    entries: Mapping[str, Any] = asked(f"alter topic {topic}", future.result)
+    future = admin.describe_configs([resource], request_timeout=READ_SECONDS)[resource]
+    what = f"alter topic {topic}"
+    try:
+        entries: Mapping[str, Any] = future.result()
+    except KafkaException as error:
+        if error.args[0].name() != "_TIMED_OUT":
+            raise failure(what, error) from error
+        silent = ZooKeeperSilentError("DescribeConfigs", READ_SECONDS)
+        raise click.ClickException(f"{what}: {silent.message}") from error
     own = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return {name: entry.value for name, entry in entries.items() if entry.source == own}
 

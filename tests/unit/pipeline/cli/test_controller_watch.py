@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import Future
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 from scripted_cluster import BROKER_ID, bootstrap_of, scripted_cluster
 
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.cli import broker_answers, controller_watch
-from headrace.cli.controller_watch import watched
+from headrace.cli import broker_answers, controller_watch, topic_alteration
+from headrace.cli.controller_watch import Controller, watched
 from headrace.cli.topics import topics
 
 CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS, MOVES = 19, 20, 32, 37, 46
@@ -82,7 +82,41 @@ def test_a_controller_that_is_busy_is_waited_for() -> None:
     change: Future[str] = Future()
     threading.Timer(0.7, change.set_result, ["made"]).start()
     with scripted_cluster({}, {}) as broker:
-        host, port = broker.address
-        controller: Any = SimpleNamespace(id=BROKER_ID, host=host, port=port)
+        controller = Controller(broker_id=BROKER_ID, address=broker.address, topic=None)
         assert watched(change, controller, Bootstrap(bootstrap_of(broker)), "create topic t", "") == "made"
         assert len(broker.asked) > 1
+
+
+def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_watch, "READ_SECONDS", 0.3)
+    ended = threading.Event()
+
+    def hang(_: dict[str, Any]) -> dict[str, Any]:
+        ended.wait(30)
+        return {}
+
+    with scripted_cluster({"t": 1}, {DESCRIBE_CONFIGS: hang}) as broker:
+        controller = Controller(broker_id=BROKER_ID, address=broker.address, topic="t")
+        with pytest.raises(ClickException) as told:
+            watched(Future(), controller, Bootstrap(bootstrap_of(broker)), "create topic t", "who knows")
+        ended.set()
+    assert told.value.message == (
+        "create topic t: ZooKeeper does not answer the brokers (DescribeConfigs has no answer in 0 s): "
+        "see that it runs, and that they reach it; who knows."
+    )
+
+
+def test_a_topic_is_not_altered_while_zookeeper_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_alteration, "READ_SECONDS", 1.0)
+    ended = threading.Event()
+
+    def hang(_: dict[str, Any]) -> dict[str, Any]:
+        ended.wait(30)
+        return {}
+
+    with scripted_cluster({"t": 1}, {DESCRIBE_CONFIGS: hang}) as broker:
+        command = ["alter", "t", "--partitions", "2", "--bootstrap", bootstrap_of(broker)]
+        done = CliRunner().invoke(topics, command)
+        ended.set()
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: alter topic t: ZooKeeper does not answer the brokers"), done.stderr
