@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -240,6 +242,9 @@ def test_a_registry_serves_http_beside_https_while_clients_go_over(pipeline: Pip
     user = ("app", REGISTRY_PASSWORD)
     known = requests.get(f"{pipeline.url}/subjects", auth=user, timeout=10, verify=trusted)
     assert known.json() == beside.json()
+    page = requests.get(f"{pipeline.url}/metrics", timeout=10, verify=trusted).text
+    (told,) = re.findall(r'^headrace_certificate_expires_seconds{listener="HTTPS"} (.+)$', page, re.MULTILINE)
+    assert 0 < float(told) - time.time() < 31 * 86400
 
 
 def test_a_registry_that_does_not_know_the_user_is_one_sentence(pipeline: Pipeline) -> None:

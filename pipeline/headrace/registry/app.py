@@ -38,9 +38,11 @@ T = TypeVar("T")
 Endpoint = Callable[[Registry, Request], Awaitable[Any]]
 
 
-def build_app(registry: Registry) -> ASGIApp:
-    """Return the ASGI application over a registry that its caller starts and stops."""
-    pages = Pages(registry)
+def build_app(
+    registry: Registry, certificate_expires_s: Callable[[], float | None] = lambda: None
+) -> ASGIApp:
+    """Return the ASGI application over a registry that its caller starts and stops; see `Pages`."""
+    pages = Pages(registry, certificate_expires_s)
     routes = [
         Route(path, _answering(registry, endpoint), methods=[method]) for method, path, endpoint in ROUTES
     ]

@@ -99,7 +99,8 @@ def registry(
 
 async def _serve(make: Callable[[], Registry], places: list[tuple[tuple[str, int], Entrance]]) -> None:
     service = make()
-    app = build_app(service)
+    # The first of them is the one of --listen.
+    app = build_app(service, lambda: serving[0][1].certificate_expires_s)
     serving = [
         (listen(at), Server(entrance.guarded(app, open_paths=PATHS), entrance)) for at, entrance in places
     ]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+from cryptography import x509
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -58,6 +59,13 @@ class Entrance:
                 f"--tls-certificate {self.certificate} with its key cannot be used ({reason}): give PEM files of a pair."
             ) from None
         return context
+
+    def expires_s(self) -> float | None:
+        """When the certificate in the file expires, in seconds since 1970; None without TLS."""
+        if self.certificate is None:
+            return None
+        own = x509.load_pem_x509_certificates(self.certificate.read_bytes())[0]
+        return own.not_valid_after_utc.timestamp()
 
     def stamp(self) -> tuple[int, ...]:
         """Changes when the files do."""

@@ -67,6 +67,8 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._entrance = entrance
         self._stamp = entrance.stamp()
+        # Of what is served, in seconds since 1970.
+        self.certificate_expires_s = entrance.expires_s()
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second."""
@@ -84,6 +86,7 @@ class Server(uvicorn.Server):
         except click.ClickException as error:
             logger.warning("a changed certificate is not served", reason=error.message)
         else:
+            self.certificate_expires_s = self._entrance.expires_s()
             logger.info("a renewed certificate is served")
         self._stamp = stamp
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -28,10 +28,16 @@ PATHS: Final = ("/metrics", "/live", "/ready")
 
 
 class Pages:
-    """A prometheus_client collector, the pages' routes, and the middleware that counts what is answered."""
+    """A prometheus_client collector, the pages' routes, and the middleware that counts what is answered.
 
-    def __init__(self, registry: Registry) -> None:
+    `certificate_expires_s` tells when the certificate that is served expires, in seconds since 1970; None without TLS.
+    """
+
+    def __init__(
+        self, registry: Registry, certificate_expires_s: Callable[[], float | None] = lambda: None
+    ) -> None:
         self._registry = registry
+        self._certificate_expires_s = certificate_expires_s
         self._answers: Counter[str] = Counter()
         self._seconds = 0.0
         self._collected = CollectorRegistry()
@@ -74,6 +80,7 @@ class Pages:
                 "Subjects that have versions.",
                 len(self._registry.read().subjects()),
             )
+        yield self._certificate()
         answers = CounterMetricFamily(
             "headrace_registry_answers", "Answers of the API, by HTTP status.", labels=["status"]
         )
@@ -88,6 +95,17 @@ class Pages:
             "Records of the topics that are none of a registry's, or come after their writer's turn.",
             self._registry.passed_over,
         )
+
+    def _certificate(self) -> Metric:
+        family = GaugeMetricFamily(
+            "headrace_certificate_expires_seconds",
+            "When a listener's certificate expires, in seconds since 1970.",
+            labels=["listener"],
+        )
+        expires_s = self._certificate_expires_s()
+        if expires_s is not None:
+            family.add_metric(["HTTPS"], expires_s)
+        return family
 
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(self._collected), media_type=METRICS_TYPE)

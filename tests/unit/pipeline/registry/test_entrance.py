@@ -132,6 +132,28 @@ def test_a_renewed_certificate_is_served_without_a_restart(
     assert serve(Entrance(certificate=file), story)[-1] == "second"
 
 
+def test_a_server_tells_when_the_certificate_that_it_serves_expires(tmp_path: Path) -> None:
+    authority = tls_kit.authority()
+    file = tmp_path / "server.pem"
+
+    def write(days: float) -> float:
+        identity = tls_kit.signed(authority, days=(-1, days))
+        file.write_text(identity.key_pem() + identity.chain_pem())
+        return identity.certificate.not_valid_after_utc.timestamp()
+
+    first = write(5)
+    server = Server(APP, Entrance(certificate=file))
+    assert server.certificate_expires_s == first
+    renewed = write(30)
+    os.utime(file, ns=(1, 1))
+    server._look_at_certificate()
+    assert server.certificate_expires_s == renewed > first
+    file.write_text("nonsense")
+    server._look_at_certificate()
+    assert server.certificate_expires_s == renewed
+    assert Server(APP).certificate_expires_s is None
+
+
 def options(*arguments: str) -> str:
     @click.command()
     @entrance_options

@@ -23,6 +23,16 @@ class Registry:
         return SimpleNamespace(subjects=lambda **_: [])
 
 
+def test_the_certificate_tells_when_it_expires() -> None:
+    async def ask(app: Any) -> str:
+        return (await get(app, "/metrics"))[1]
+
+    secured = build_app(cast("Any", Registry()), lambda: 1.8e9)
+    told = 'headrace_certificate_expires_seconds{listener="HTTPS"} 1.8e+09'
+    assert told in asyncio.run(ask(secured))
+    assert "headrace_certificate_expires_seconds{" not in asyncio.run(ask(build_app(cast("Any", Registry()))))
+
+
 async def get(app: Any, path: str) -> tuple[int, str]:
     sent: list[Any] = []
 
