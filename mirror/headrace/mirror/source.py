@@ -76,8 +76,9 @@ class Source:
 
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
-    both by the copy's name. `checks` is how far its copies are compared with it, `syncs` what else this broker brings of
-    it, `choice` which topics a person chose of those that are configured, `names` which are copies under other names.
+    both by the copy's name. `outages` are those of its brokers, by their ids, and outlive their fetchers: who is dead leads
+    nothing. `checks` is how far its copies are compared with it, `syncs` what else this broker brings of it, `choice` which
+    topics a person chose of those that are configured, `names` which are copies under other names.
     `refused` are topics of it that are wanted and must not be copied, and why. `own_cluster` is the id of this cluster,
     `is_here(name)` tells of its topics, `copied_from(source)` from which clusters this source's copies here are.
     """
@@ -109,6 +110,7 @@ class Source:
         self.awaited: dict[PartitionKey, int] = {}
         self.restoring: dict[PartitionKey, Restoring] = {}
         self.addresses: dict[int, Address] = {}
+        self.outages: dict[int, Outage] = {}
         self.is_known = False
         self.began_ms = clock.now_ms()
         self.answered_ms: int | None = None

@@ -44,6 +44,7 @@ class FetchedSource(Protocol):
     clock: Clock
     client_id: str
     addresses: dict[int, Address]
+    outages: dict[int, Outage]
     after_fetch: Callable[[int], None]
 
     async def link_to(self, address: Address) -> AsyncLink:
@@ -68,7 +69,6 @@ class Fetcher:
         self._plan = FetchPlan(source.tunables, source.limit, source.config.isolation)
         self._news: list[asyncio.Event] = []
         self._more_lanes = asyncio.Event()
-        self._outage = Outage()
 
     def assign(self, copiers: Mapping[PartitionKey, Copier]) -> None:
         """The partitions to ask for from now on; what is known of them may have changed."""
@@ -152,13 +152,14 @@ class Fetcher:
 
     def _failed(self, lane: int, link: AsyncLink | None, error: Exception) -> None:
         source, reason = self._source, reason_of(error)
-        if self._outage.failed(self._now().ms):
+        outage = source.outages.setdefault(self._node, Outage())
+        if outage.failed(self._now().ms):
             logger.warning(
                 "broker of a source failed",
                 source=source.config.name,
                 node=self._node,
-                failed=self._outage.count,
-                seconds=self._outage.seconds,
+                failed=outage.count,
+                seconds=outage.seconds,
                 reason=reason,
             )
         if link is not None:
@@ -169,9 +170,9 @@ class Fetcher:
 
     def _heard(self, now: Now) -> None:
         self._source.heard(now.wall_ms)
-        outage = self._outage
-        if outage.is_over(now.ms):
-            self._outage = Outage()
+        outage = self._source.outages.get(self._node)
+        if outage is not None and outage.is_over(now.ms):
+            del self._source.outages[self._node]
             logger.info(
                 "broker of a source answers again",
                 source=self._source.config.name,

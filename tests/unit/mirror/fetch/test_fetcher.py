@@ -14,6 +14,7 @@ from mirror_kit import CopiedHeaders
 from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.clock import SystemClock
 from headrace.broker.errors import ErrorCode
+from headrace.broker.outage import REPEAT_MS, Outage
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.batches import Record, encode_batch, iter_batches
@@ -177,6 +178,7 @@ class World:
             clock=SystemClock(),
             client_id="test",
             addresses={},
+            outages={},
             after_fetch=lambda _: None,
             heard=lambda _: None,
             refresh_soon=self._refresh,
@@ -256,6 +258,24 @@ def test_dropped_connections_and_forgotten_sessions_cost_nothing_but_time(
     failures = [vars(r)["facts"] for r in caplog.records if r.getMessage() == "broker of a source failed"]
     assert len(failures) == 1, "it is said once a minute"
     assert not [failure for failure in failures if "Error(" in failure["reason"]], "told for people"
+
+
+def test_a_broker_that_an_earlier_fetcher_lost_is_told_to_answer_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "headrace")
+    source = Source(1)
+    world = World(source)
+    world.view.outages[1] = Outage()
+    world.view.outages[1].failed(SystemClock().monotonic_ms() - REPEAT_MS)
+
+    async def story() -> None:
+        source.publish(0, 1)
+        await world.copied()
+
+    world.run(story)
+    assert world.view.outages == {}
+    assert caplog.messages.count("broker of a source answers again") == 1
 
 
 def test_an_idle_session_is_asked_for_nothing_again() -> None:
