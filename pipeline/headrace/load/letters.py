@@ -32,7 +32,7 @@ Schemas = Mapping[int, WriterSchema | str]
 """By id: a schema with its fields called as the table's columns, or why it is of no use."""
 
 
-class Place(NamedTuple):
+class LetterPlace(NamedTuple):
     """Where a letter or a row was in its topic."""
 
     partition: int
@@ -83,12 +83,12 @@ def decode_letters(
     return Decoded(pa.concat_tables(tables), kept, bad, unfit)
 
 
-def places(rows: pa.Table, partition: str = TOPIC_PARTITION) -> list[Place]:
+def places(rows: pa.Table, partition: str = TOPIC_PARTITION) -> list[LetterPlace]:
     """Return where letters or rows were; `partition` is what the partition's column is called."""
     lives = rows.column(LIFE).to_pylist() if LIFE in rows.column_names else [None] * len(rows)
     partitions, offsets = (rows.column(name).to_pylist() for name in (partition, OFFSET))
     return [
-        Place(number, offset, life or 0)
+        LetterPlace(number, offset, life or 0)
         for number, offset, life in zip(partitions, offsets, lives, strict=True)
     ]
 

@@ -32,7 +32,7 @@ from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.decode import NO_SCHEMA, TableShape, is_growing
 from headrace.load.growth import grow
 from headrace.load.leftovers import Run
-from headrace.load.letters import REASON, Decoded, Place, Schemas, decode_letters, places, schema_ids
+from headrace.load.letters import REASON, Decoded, LetterPlace, Schemas, decode_letters, places, schema_ids
 from headrace.load.names import (
     DATACENTER,
     LIFE,
@@ -359,7 +359,7 @@ class _Reached:
         self._held = history.held(table)
         self._topic = topic
 
-    def has(self, place: Place) -> bool:
+    def has(self, place: LetterPlace) -> bool:
         partition = TopicPartition(self._topic, place.partition)
         life = self._held.lives.get(partition, 0)
         return place.life < life or (
@@ -367,8 +367,10 @@ class _Reached:
         )
 
 
-def _found(decoded: Decoded, where: list[Place], present: set[Place], reached: _Reached) -> _Found:
-    new: dict[Place, int] = {}
+def _found(
+    decoded: Decoded, where: list[LetterPlace], present: set[LetterPlace], reached: _Reached
+) -> _Found:
+    new: dict[LetterPlace, int] = {}
     had_rows = {index for index in decoded.bad if where[index] in present and index not in decoded.unfit}
     for position, index in enumerate(decoded.kept):
         place = where[index]
@@ -381,7 +383,7 @@ def _found(decoded: Decoded, where: list[Place], present: set[Place], reached: _
     return _Found(decoded, list(new.values()), had_rows)
 
 
-def _present(table: Table, source: Source, letters: pa.Table) -> set[Place]:
+def _present(table: Table, source: Source, letters: pa.Table) -> set[LetterPlace]:
     """Return which letters' places have a row."""
     names = table.schema().column_names
     partition = partition_column(names)
