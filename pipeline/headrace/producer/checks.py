@@ -124,8 +124,8 @@ class FieldCheck:
             value = fields.get(name)
             if isinstance(value, int | float) and FLOAT_END <= abs(value) < math.inf:
                 raise _misfit(f"field `{name}` is {shown(value)}, and a float has 32 bits")
-
-        _refuse(self._deep, fields)
+        if self._deep:
+            _refuse(self._deep, fields)
 
     def refuse_values(self, fields: Mapping[str, Any]) -> None:
         """Raise EventError for the first value that does not fit; for fields that the writer refused."""
