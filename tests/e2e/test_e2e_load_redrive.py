@@ -132,6 +132,7 @@ def check_each_once(catalog: Catalog, following: int = LETTERS) -> None:
     assert offsets_in(catalog, "pageviews") == [at for at in range(following) if at not in junk]
 
 
+@pytest.mark.acceptance
 def test_a_redrive_that_is_killed_at_any_commit_is_ended_by_the_next(buried: Catalog, tmp_path: Path) -> None:
     with schemas_served({EVENT_ID: EVENT}) as registry:
         for when, number in (("after", 1), ("before", 1), ("after", 1), ("before", 1), ("after", 2)):
@@ -141,6 +142,7 @@ def test_a_redrive_that_is_killed_at_any_commit_is_ended_by_the_next(buried: Cat
     check_each_once(buried)
 
 
+@pytest.mark.acceptance
 def test_two_redrives_beside_a_load_give_each_letter_one_row(buried: Catalog, tmp_path: Path) -> None:
     run, following = Run(), LETTERS
     with schemas_served({EVENT_ID: EVENT}) as registry:

@@ -77,6 +77,7 @@ def ensemble(tmp_path: Path) -> Iterator[Ensemble]:
         ensemble.end()
 
 
+@pytest.mark.acceptance
 def test_who_shows_no_certificate_does_not_come_into_an_ensemble(ensemble: Ensemble) -> None:
     for number in SERVERS:
         ensemble.start(number)
