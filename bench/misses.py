@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import audit_cells, fail_over_cells, idle_cells, log_in_cells, transaction_cells
+from bench import audit_cells, fail_over_cells, log_in_cells, transaction_cells
 from bench.workloads import CLUSTERED, FETCH_BY_TLS, PRODUCE_50_BY_50, PRODUCE_50_BY_TLS
 
 _REPLICATED_50_BY_50 = next(
@@ -80,10 +80,6 @@ PROFILES = {
         "partitions 7 to 11 ms, deciding who leads them ten slices of some 8 ms, each written and told before the next "
         "(perf_counter around both, 2026-11-24). For more than a second two brokers, the client and ZooKeeper want both "
         "cores. What it would take: more cores, or a controller in a process of its own."
-    ),
-    idle_cells.IDLE: (
-        "what a thousand partitions cost beside one is the look at their high watermarks, each five seconds, and the looks for "
-        "followers that lag and logs to compact, each fifteen (cProfile, 2026-11-24); logs that rest are not looked at."
     ),
 }
 """By cell; figures that the table has are not repeated."""
