@@ -89,17 +89,28 @@ def certificates(groups: Groups, hostvars: HostVars) -> list[str]:
     except (OSError, ValueError) as error:
         return [f"{folder / 'ca.pem'} holds no certificates to trust ({_reason(error)}): {MAKE}."]
     now = datetime.now(UTC)
-    problems = [
+    return [
         problem
         for host in hosts
-        for problem in _host_problems(host, folder, authorities, names_of(host, groups, hostvars), now)
+        for problem in _host_problems(
+            host,
+            folder,
+            authorities,
+            names_of(host, groups, hostvars),
+            now,
+            has_peers=has_peers(host, groups, hostvars),
+        )
     ]
-    peers = [host for host in hosts if has_peers(host, groups, hostvars)]
-    return problems + [problem for host in peers for problem in _peer_problems(host, folder)]
 
 
 def _host_problems(
-    host: str, folder: Path, authorities: list[x509.Certificate], names: list[str], now: datetime
+    host: str,
+    folder: Path,
+    authorities: list[x509.Certificate],
+    names: list[str],
+    now: datetime,
+    *,
+    has_peers: bool,
 ) -> Iterator[str]:
     path, key = folder / f"{host}.pem", folder / f"{host}.key"
     try:
@@ -118,16 +129,7 @@ def _host_problems(
         yield f"The certificate of host {host} ({path}) is not for {', '.join(missing)}, which clients reach it by."
     if not any(_is_issued_by(chain[-1], authority) for authority in authorities):
         yield f"The certificate of host {host} ({path}) leads to nobody in {folder / 'ca.pem'}."
-
-
-def _peer_problems(host: str, folder: Path) -> Iterator[str]:
-    path = folder / f"{host}.pem"
-    try:
-        certificate = x509.load_pem_x509_certificates(path.read_bytes())[0]
-    except (OSError, ValueError):
-        # That is said of it already.
-        return
-    if not is_for_clients(certificate):
+    if has_peers and not is_for_clients(certificate):
         yield (
             f"The certificate of host {host} ({path}) is for servers alone, and a ZooKeeper shows it to the others of its "
             "ensemble: have one made for TLS clients, too."
