@@ -73,9 +73,8 @@ def test_a_file_of_variables_that_cannot_be_read_is_named(deployment: Any) -> No
     assert f"{secret} is encrypted with a password, and none was given" in encrypted.stderr
 
 
-@pytest.mark.acceptance
-def test_a_value_in_a_variable_that_cannot_be_decrypted_is_named(deployment: Any, tmp_path: Path) -> None:
-    password = tmp_path / "password"
+def encrypted_by_the_right_one(password: Path) -> str:
+    """A value of a variable, encrypted with the password that is put into that file."""
     password.write_text("the right one\n")
     encrypt = [
         str(PROGRAMS / "ansible-vault"),
@@ -83,7 +82,13 @@ def test_a_value_in_a_variable_that_cannot_be_decrypted_is_named(deployment: Any
         f"--vault-password-file={password}",
         "canary",
     ]
-    locked = subprocess.run(encrypt, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(encrypt, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.acceptance
+def test_a_value_in_a_variable_that_cannot_be_decrypted_is_named(deployment: Any, tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    locked = encrypted_by_the_right_one(password)
     (deployment.inventory / "group_vars" / "offline.yml").write_text(
         f"registry_users_secret: {locked}\nheadrace_catalog_secret:\n  s3.session-token: {locked}"
     )
@@ -104,14 +109,7 @@ def test_a_password_of_ansibles_own_that_cannot_be_decrypted_is_named(
     deployment: Any, tmp_path: Path
 ) -> None:
     password = tmp_path / "password"
-    password.write_text("the right one\n")
-    encrypt = [
-        str(PROGRAMS / "ansible-vault"),
-        "encrypt_string",
-        f"--vault-password-file={password}",
-        "canary",
-    ]
-    encrypted = subprocess.run(encrypt, check=True, capture_output=True, text=True).stdout
+    encrypted = encrypted_by_the_right_one(password)
     variables = deployment.inventory / "group_vars" / "offline.yml"
     variables.write_text(f"ansible_become_password: {encrypted}")
     result = deployment.play("down.yml")

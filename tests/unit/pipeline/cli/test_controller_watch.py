@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from click import ClickException
 from click.testing import CliRunner
+from scripted_broker import ScriptedBroker
 from scripted_cluster import BROKER_ID, bootstrap_of, scripted_cluster
 
 from headrace.broker.client.bootstrap import Bootstrap
@@ -87,8 +90,9 @@ def test_a_controller_that_is_busy_is_waited_for() -> None:
         assert len(broker.asked) > 1
 
 
-def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_watch, "READ_SECONDS", 0.3)
+@contextmanager
+def cluster_without_zookeeper() -> Iterator[ScriptedBroker]:
+    """A broker that answers everything but what it has from ZooKeeper."""
     ended = threading.Event()
 
     def hang(_: dict[str, Any]) -> dict[str, Any]:
@@ -96,10 +100,18 @@ def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         return {}
 
     with scripted_cluster({"t": 1}, {DESCRIBE_CONFIGS: hang}) as broker:
+        try:
+            yield broker
+        finally:
+            ended.set()
+
+
+def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller_watch, "READ_SECONDS", 0.3)
+    with cluster_without_zookeeper() as broker:
         controller = Controller(broker_id=BROKER_ID, address=broker.address, topic="t")
         with pytest.raises(ClickException) as told:
             watched(Future(), controller, Bootstrap(bootstrap_of(broker)), "create topic t", "who knows")
-        ended.set()
     assert told.value.message == (
         "create topic t: ZooKeeper does not answer the brokers (DescribeConfigs has no answer in 0 s): "
         "see that it runs, and that they reach it; who knows."
@@ -108,15 +120,8 @@ def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_topic_is_not_altered_while_zookeeper_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_alteration, "READ_SECONDS", 1.0)
-    ended = threading.Event()
-
-    def hang(_: dict[str, Any]) -> dict[str, Any]:
-        ended.wait(30)
-        return {}
-
-    with scripted_cluster({"t": 1}, {DESCRIBE_CONFIGS: hang}) as broker:
+    with cluster_without_zookeeper() as broker:
         command = ["alter", "t", "--partitions", "2", "--bootstrap", bootstrap_of(broker)]
         done = CliRunner().invoke(topics, command)
-        ended.set()
     assert done.exit_code == 1
     assert done.stderr.startswith("Error: alter topic t: ZooKeeper does not answer the brokers"), done.stderr
