@@ -15,29 +15,24 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.expressions import In
 from pyiceberg.table import FileScanTask, Table
 
-from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, history
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
-from headrace.load.decode import NO_SCHEMA, TableShape, is_growing
+from headrace.load.decode import NO_SCHEMA
 from headrace.load.growth import grow
 from headrace.load.leftovers import Run
-from headrace.load.letters import REASON, Decoded, LetterPlace, Schemas, decode_letters, places, schema_ids
+from headrace.load.letters import REASON, Schemas, schema_ids
+from headrace.load.missing_rows import LookedAt, Source, grows, look_at
 from headrace.load.names import (
     DATACENTER,
-    LIFE,
-    OFFSET,
-    OWN_COLUMNS,
     TOPIC,
     TOPIC_PARTITION,
     partition_column,
@@ -59,25 +54,11 @@ from headrace.load.write import FileWriter, WrittenFile, target_of
 LETTERS_PER_SLICE_MAX: Final = 10_000
 APPENDS_MAX: Final = 100
 REASONS_MAX: Final = 100
-ONE_OF: Final[Any] = In
-"""Typed as its fields are, of which it takes others."""
 OTHER_REASONS: Final = "other reasons"
-NOT_REACHED: Final = "the load has not reached this offset of the table yet, and brings it itself"
 
 
 class NotRedrivenError(Exception):
     """The letters stay, or most of them; the message is a sentence without a full stop."""
-
-
-class Source(NamedTuple):
-    """Whose letters: a topic by its name in its datacenter."""
-
-    datacenter: str
-    topic: str
-
-    @property
-    def name(self) -> str:
-        return f"{self.datacenter}.{self.topic}" if self.datacenter else self.topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +94,6 @@ class Outcome:
 
 
 Outcomes = dict[Source, Outcome]
-
-
-class _Found(NamedTuple):
-    """What a slice of a topic's letters is, as one snapshot of its table has it."""
-
-    decoded: Decoded
-    new: list[int]
-    """Which rows the table lacks."""
-    had_rows: set[int]
-    """Letters whose row the table has."""
 
 
 def redrive(catalog: Catalog, registry: SchemaRegistry, wanted: Wanted, *, is_dry: bool) -> Outcomes:
@@ -242,7 +213,7 @@ class _Redrive:
         for source, outcome in found.items():
             self.outcomes.setdefault(source, Outcome()).add(outcome)
 
-    def _append(self, source: Source, letters: pa.Table, path: str) -> _Found:
+    def _append(self, source: Source, letters: pa.Table, path: str) -> LookedAt:
         """Append what the table lacks; where others commit first, look again."""
         ids = schema_ids(letters)
         asked = {each: self._schema(source.name, each) for each in dict.fromkeys(ids) if each != NO_SCHEMA}
@@ -250,7 +221,7 @@ class _Redrive:
         for _ in range(COMMIT_ATTEMPTS_MAX):
             try:
                 table = self._grown(source, asked)
-                found = _look(table, source, letters, ids, asked)
+                found = look_at(table, source, letters, ids, asked)
                 if found.new and not self._is_dry:
                     self._commit(table, found, path)
                 return found
@@ -274,12 +245,12 @@ class _Redrive:
         name = table_of_topic(source.name)
         table = load_table(self._catalog, name)
         for schema_id, schema in asked.items() if not self._is_dry else ():
-            if isinstance(schema, WriterSchema) and _is_growing(schema, shape_of(table)):
+            if isinstance(schema, WriterSchema) and grows(schema, shape_of(table)):
                 grow(self._catalog, name, self._registry, source.name, schema_id)
                 table = load_table(self._catalog, name)
         return table
 
-    def _commit(self, table: Table, found: _Found, path: str) -> None:
+    def _commit(self, table: Table, found: LookedAt, path: str) -> None:
         writer = FileWriter(target_of(table, self._run.folder_of(table)))
         writer.write(found.decoded.rows.take(pa.array(found.new)))
         written = writer.close()
@@ -325,85 +296,7 @@ def _is_only_loaded_since(before: Table, now: Table) -> bool:
     return item is not None and before.schema().schema_id == now.schema().schema_id
 
 
-def _look(table: Table, source: Source, letters: pa.Table, ids: list[int], asked: Schemas) -> _Found:
-    """Decode letters, and find which of the rows the table's snapshot lacks."""
-    columns, fitting = arrow_schema(table), dict(asked)
-    for schema_id, schema in asked.items():
-        if isinstance(schema, WriterSchema):
-            fitting[schema_id], columns = _fitting(schema, table, columns)
-    decoded = decode_letters(letters, ids, fitting, _shape(table, columns), columns)
-    return _found(decoded, places(letters), _present(table, source, letters), _Reached(table, source.name))
-
-
-def _fitting(schema: WriterSchema, table: Table, columns: pa.Schema) -> tuple[WriterSchema | str, pa.Schema]:
-    """Return a schema with its fields called as the columns, and the columns with what they lack where the redrive is dry."""
-    shape = _shape(table, columns)
-    try:
-        fitting = schema.named(shape.columns)
-        if is_growing(fitting, shape):
-            columns = pa.unify_schemas([columns, fitting.table_fields], promote_options="permissive")
-        return fitting, columns
-    except UnsupportedSchemaError as error:
-        return f"schema {schema.schema_id}: {error}", columns
-
-
-def _shape(table: Table, columns: pa.Schema) -> TableShape:
-    events = [item for item in columns if item.name not in OWN_COLUMNS]
-    return TableShape(columns=pa.schema(events), defaults=shape_of(table).defaults)
-
-
-class _Reached:
-    """Which places a table's snapshot says that the load has behind it."""
-
-    def __init__(self, table: Table, topic: str) -> None:
-        self._held = history.held(table)
-        self._topic = topic
-
-    def has(self, place: LetterPlace) -> bool:
-        partition = TopicPartition(self._topic, place.partition)
-        life = self._held.lives.get(partition, 0)
-        return place.life < life or (
-            place.life == life and place.offset < self._held.positions.get(partition, 0)
-        )
-
-
-def _found(
-    decoded: Decoded, where: list[LetterPlace], present: set[LetterPlace], reached: _Reached
-) -> _Found:
-    new: dict[LetterPlace, int] = {}
-    had_rows = {index for index in decoded.bad if where[index] in present and index not in decoded.unfit}
-    for position, index in enumerate(decoded.kept):
-        place = where[index]
-        if place in present or place in new:
-            had_rows.add(index)
-        elif not reached.has(place):
-            decoded.bad[index] = NOT_REACHED
-        else:
-            new[place] = position
-    return _Found(decoded, list(new.values()), had_rows)
-
-
-def _present(table: Table, source: Source, letters: pa.Table) -> set[LetterPlace]:
-    """Return which letters' places have a row."""
-    names = table.schema().column_names
-    partition = partition_column(names)
-    offsets = letters.column(OFFSET).to_pylist()
-    chosen = (
-        f"{DATACENTER} = '{source.datacenter}' and {TOPIC} = '{source.topic}' "
-        f"and {OFFSET} >= {min(offsets)} and {OFFSET} <= {max(offsets)}"
-    )
-    wanted = (partition, OFFSET, *((LIFE,) if LIFE in names else ()))
-    scan = table.scan(row_filter=chosen, selected_fields=wanted).filter(ONE_OF(OFFSET, set(offsets)))
-    return set(places(scan.to_arrow(), partition))
-
-
-def _is_growing(schema: WriterSchema, shape: TableShape) -> bool:
-    with suppress(UnsupportedSchemaError):
-        return is_growing(schema.named(shape.columns), shape)
-    return False
-
-
-def _outcome(letters: pa.Table, found: _Found) -> Outcome:
+def _outcome(letters: pa.Table, found: LookedAt) -> Outcome:
     reasons = letters.column(REASON).to_pylist()
     rows = Counter(reasons[found.decoded.kept[position]] for position in found.new)
     return Outcome(rows=rows, had_rows=len(found.had_rows))

@@ -13,8 +13,9 @@ from headrace.broker.client.bootstrap_option import config_option_of
 from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_option import registry_option
 from headrace.load import redrive as letters
+from headrace.load.missing_rows import Source
 from headrace.load.options import warehouse_options
-from headrace.load.redrive import NotRedrivenError, Outcome, Outcomes, Source, Wanted
+from headrace.load.redrive import NotRedrivenError, Outcome, Outcomes, Wanted
 from headrace.load.registry import SchemaRegistry
 from headrace.load.tables import WarehouseError, open_present
 

@@ -20,13 +20,14 @@ from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.windows import Stream, depth
 from headrace.broker.wire.batches import HEADER_SIZE
-from headrace.load import commit, expiry, leftovers, redrive, tables
+from headrace.load import commit, expiry, leftovers, missing_rows, redrive, tables
 from headrace.load import redrive_command as command
 from headrace.load.avro_types import WriterSchema, writer_schema
 from headrace.load.headers import BAD_HEADERS
 from headrace.load.leftovers import Run
+from headrace.load.missing_rows import Source
 from headrace.load.ranges import Passing
-from headrace.load.redrive import NotRedrivenError, Outcome, Outcomes, Source, Wanted
+from headrace.load.redrive import NotRedrivenError, Outcome, Outcomes, Wanted
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.task import RangeResult, TaskResult
 
@@ -247,7 +248,7 @@ def test_what_others_commit_is_looked_at_unless_a_load_brought_it(
 ) -> None:
     load(catalog, run, 0, 1)
     bury(catalog, run, 3, [letter(1, view(1)), letter(2, view(2))])
-    real, looked = redrive._look, list[None]()
+    real, looked = missing_rows.look_at, list[None]()
 
     def look(*arguments: Any) -> Any:
         looked.append(None)
@@ -255,10 +256,10 @@ def test_what_others_commit_is_looked_at_unless_a_load_brought_it(
 
     def others() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(redrive, "_look", real)
+            patch.setattr(redrive, "look_at", real)
             act(catalog, run)
 
-    monkeypatch.setattr(redrive, "_look", look)
+    monkeypatch.setattr(redrive, "look_at", look)
     meanwhile(monkeypatch, others, on="pageviews")
     redriven(catalog, Registry(s2=EVENT))
     assert (len(looked), offsets(catalog)[1]) == (looks, left)
@@ -297,7 +298,7 @@ def test_what_the_load_is_going_to_read_again_is_left_to_it(catalog: Catalog, ru
     bury(catalog, run, 2, [letter(0, view(0)), letter(1, view(1))])
     catalog.drop_table("warehouse.pageviews")
     load(catalog, run, 0, 1)
-    assert redriven(catalog, Registry(s2=EVENT)) == outcome(had_rows=1, stay={redrive.NOT_REACHED: 1})
+    assert redriven(catalog, Registry(s2=EVENT)) == outcome(had_rows=1, stay={missing_rows.NOT_REACHED: 1})
     assert offsets(catalog) == ([0], [1])
 
 
