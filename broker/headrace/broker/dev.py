@@ -24,6 +24,7 @@ from typing import IO
 import click
 
 from headrace.broker import zookeeper_server
+from headrace.broker.addresses import split_address
 from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.config.broker import BrokerConfig, unknown_key_sentence
 from headrace.broker.config.keys import ConfigurationError
@@ -154,10 +155,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _address(text: str, option: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    address = split_address(text)
+    if address is None:
         raise click.BadParameter(f"{text!r} is not HOST:PORT.", param_hint=option)
-    return host or "127.0.0.1", int(port)
+    return address[0] or "127.0.0.1", address[1]
 
 
 def development_defaults(broker_count: int) -> dict[str, str]:

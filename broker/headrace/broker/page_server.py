@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import cast
 
+from headrace.broker.addresses import split_address
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 
 logger = get_logger(__name__)
-PORT_MAX = 65535
 CONNECTIONS_COUNT_MAX = 32
 REQUEST_SIZE_MAX = 16 << 10
 REQUEST_S_MAX = 5.0
@@ -42,13 +42,13 @@ class PageServer:
 
     async def start(self, setting: str, listener: str) -> None:
         """Listen at HOST:PORT, which that setting names. Raises ConfigurationError."""
-        host, colon, port = listener.rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > PORT_MAX:
+        address = split_address(listener)
+        if address is None:
             raise ConfigurationError(setting, listener, "HOST:PORT, for example 127.0.0.1:9404")
-        host = host.removeprefix("[").removesuffix("]")
+        host, port = address
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: _Connection(self), host or "0.0.0.0", int(port)
+                lambda: _Connection(self), host or "0.0.0.0", port
             )
         except OSError as error:
             raise ConfigurationError(

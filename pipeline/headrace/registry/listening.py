@@ -13,6 +13,7 @@ import click
 import uvicorn
 from starlette.types import ASGIApp
 
+from headrace.broker.addresses import PORT_MAX, split_address
 from headrace.broker.structured_log import get_logger
 from headrace.registry.entrance import OPEN, Entrance
 
@@ -29,10 +30,10 @@ class ListenAddress(click.ParamType[tuple[str, int]]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, int]:
-        host, separator, port = str(value).rpartition(":")
-        if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-            self.fail(f"{value!r} is not HOST:PORT with a port from 0 to 65535", param, ctx)
-        return host.strip("[]"), int(port)
+        address = split_address(str(value))
+        if address is None or not address[0]:
+            self.fail(f"{value!r} is not HOST:PORT with a port from 0 to {PORT_MAX}", param, ctx)
+        return address
 
 
 def listen(address: tuple[str, int]) -> socket.socket:

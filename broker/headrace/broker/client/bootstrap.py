@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headrace.broker.addresses import split_address
 from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.client.tls_contexts import context_of
 from headrace.broker.wire.client.view import Address
-
-PORT_MAX = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ def parse_bootstrap(bootstrap: str) -> tuple[Address, ...]:
     """Parse `host:port[,host:port]…`; raises ValueError with a sentence."""
     addresses: list[Address] = []
     for part in bootstrap.split(","):
-        host, separator, port = part.strip().rpartition(":")
-        if not separator or not host or "/" in host or not port.isdecimal() or int(port) > PORT_MAX:
+        address = split_address(part.strip())
+        if address is None or not address[0] or "/" in address[0]:
             raise ValueError(f"{part.strip()!r} is no HOST:PORT; name brokers as HOST:PORT[,HOST:PORT]…")
-        addresses.append((host.strip("[]"), int(port)))
+        addresses.append(address)
     return tuple(addresses)

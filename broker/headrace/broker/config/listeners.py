@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headrace.broker.addresses import address_text, split_address
 from headrace.broker.config.keys import ConfigurationError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -62,15 +63,15 @@ class Listener:
     @classmethod
     def parse(cls, key: str, text: str, protocols: Mapping[str, str]) -> Listener:
         """`NAME://HOST:PORT`, HOST may be empty or an IPv6 address in brackets; raises ConfigurationError."""
-        name, separator, address = text.partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not colon or not name or not port.isdecimal() or int(port) > 65535:
+        name, separator, place = text.partition("://")
+        address = split_address(place)
+        if not separator or not name or address is None:
             raise ConfigurationError(key, text, "NAME://HOST:PORT, for example PLAINTEXT://0.0.0.0:9092")
         name = name.upper()
         if name not in protocols:
             allowed = f"names that listener.security.protocol.map has ({', '.join(protocols)})"
             raise ConfigurationError(key, text, allowed)
-        return cls(name, host.removeprefix("[").removesuffix("]"), int(port), protocols[name])
+        return cls(name, *address, protocols[name])
 
     @property
     def is_tls(self) -> bool:
@@ -84,11 +85,6 @@ class Listener:
 
     def __str__(self) -> str:
         return f"{self.name}://{address_text(self.host, self.port)}"
-
-
-def address_text(host: str, port: int) -> str:
-    """HOST:PORT, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def protocol_map(entries: Iterable[str]) -> dict[str, str]:

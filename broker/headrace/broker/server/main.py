@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import uvloop
 
+from headrace.broker.addresses import address_text
 from headrace.broker.config.broker import BrokerConfig
-from headrace.broker.config.listeners import address_text
 from headrace.broker.server.broker import Broker
 from headrace.broker.server.surroundings import Surroundings
 from headrace.broker.stop_signals import stop_signals

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from headrace.broker.addresses import PORT_MAX, address_text
 from headrace.broker.auth.delegation_tokens import Token
 from headrace.broker.auth.principal import Principal
-from headrace.broker.config.listeners import address_text
 from headrace.broker.quotas.limits import desanitized, sanitized
 from headrace.broker.replication.model import (
     NO_ZXID,
@@ -56,7 +56,6 @@ FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
 # Credentials of users, and passwords of brokers.
 _SECRET_PREFIXES = (f"{CONFIG}/users/", f"{CONFIG}/brokers/")
-PORT_MAX = 65535
 INT32_MAX = 2**31 - 1
 
 PERSISTENT_PATHS = (

@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 from dataclasses import replace
 
+from headrace.broker.addresses import address_text
 from headrace.broker.clock import Clock
-from headrace.broker.config.listeners import address_text
 from headrace.broker.replication.model import Broker
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths

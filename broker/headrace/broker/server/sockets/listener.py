@@ -13,9 +13,10 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from heapq import nsmallest
 
+from headrace.broker.addresses import address_text
 from headrace.broker.auth.principal import USER, Principal
 from headrace.broker.config.keys import ConfigurationError
-from headrace.broker.config.listeners import Listener, address_text
+from headrace.broker.config.listeners import Listener
 from headrace.broker.config.sections import Network
 from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.services import Services

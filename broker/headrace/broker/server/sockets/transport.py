@@ -11,7 +11,7 @@ import socket
 from collections import deque
 from typing import Protocol
 
-from headrace.broker.config.listeners import address_text
+from headrace.broker.addresses import address_text
 from headrace.broker.log.results import LogSlice
 
 BUFFERS_PER_CALL_MAX = 512
