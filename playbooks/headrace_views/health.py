@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace_inventory import looks as inventory_looks
@@ -12,6 +12,7 @@ from headrace_views.plan import release_name
 HEADINGS = ("host", "service", "state", "since", "restarts", "runs from", "serves")
 DISK_FREE_SHARE_MIN, DISK_FREE_MB_MIN = 0.1, 512
 """Below both a disk is told of: a tenth of a large one may be plenty."""
+CERTIFICATE_DAYS_MIN = 14
 SAID_LINES_MAX = 12
 
 
@@ -88,25 +89,34 @@ def health_problems(
     for host, look in looks.items():
         if "services" not in look:
             problems.append(str(look.get("unanswered") or f"Host {host} was not looked at."))
-            continue
-        drained = {mark["host"] for mark in look.get("drained", [])}
-        problems += [
-            f"{each['name']} on {each['host']} is not well: {each['complaint'].rstrip('.')}."
-            for each in look["services"]
-            if each["complaint"] is not None and each["host"] not in drained
-        ]
-        problems += [
-            f"The disk of {disk['folder']} on {host} has {disk['free_mb']:,} MB of {disk['whole_mb']:,} MB left."
-            for disk in look.get("disks", [])
-            if disk["free_mb"] < DISK_FREE_MB_MIN and disk["free_mb"] < disk["whole_mb"] * DISK_FREE_SHARE_MIN
-        ]
-        problems += look.get("complaints", [])
+        else:
+            problems += [*service_problems(look), *disk_problems(host, look), *look.get("complaints", [])]
     problems += [
         f"{each['name']} is not well: {last_lines(each['said'])}" for each in answers if each["code"] != 0
     ]
     return problems + [
         f"{name} could not be asked: none of the hosts that could be asked answers." for name in unasked
     ]
+
+
+def service_problems(look: Mapping[str, Any]) -> Iterator[str]:
+    drained = {mark["host"] for mark in look.get("drained", [])}
+    for each in look["services"]:
+        place, left_s = f"{each['name']} on {each['host']}", each.get("certificate_left_s")
+        if each["complaint"] is not None and each["host"] not in drained:
+            yield f"{place} is not well: {each['complaint'].rstrip('.')}."
+        if left_s is not None and left_s < CERTIFICATE_DAYS_MIN * 86_400:
+            yield f"The certificate that {place} shows {lasting(left_s)}: renew it with playbooks/certificates.yml."
+
+
+def disk_problems(host: str, look: Mapping[str, Any]) -> Iterator[str]:
+    for disk in look.get("disks", []):
+        if disk["free_mb"] < DISK_FREE_MB_MIN and disk["free_mb"] < disk["whole_mb"] * DISK_FREE_SHARE_MIN:
+            yield f"The disk of {disk['folder']} on {host} has {disk['free_mb']:,} MB of {disk['whole_mb']:,} MB left."
+
+
+def lasting(left_s: int) -> str:
+    return f"expires in {duration(left_s)}" if left_s > 0 else f"has been expired for {duration(-left_s)}"
 
 
 def last_lines(said: str) -> str:

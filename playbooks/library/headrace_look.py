@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import xmlrpc.client
+from datetime import UTC, datetime
 from typing import Any
 
 from ansible.module_utils import headrace_fingerprint as fingerprint
@@ -16,13 +17,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import complaint
 from ansible.module_utils.headrace_managers import Manager, ManagerError, Supervisor, Systemd
 from ansible.module_utils.headrace_redaction import redacted
+from ansible.module_utils.headrace_served_certificates import served_until
 
 DOCUMENTATION = r"""
 module: headrace_look
 short_description: Look how a machine and its services are
 description:
-  - Tells of each service whether it runs, since when, from which release, and whether it answers; of each folder how full its
-    disk is; and what commands print.
+  - Tells of each service whether it runs, since when, from which release, whether it answers, and for how long its
+    certificate still holds; of each folder how full its disk is; and what commands print.
   - A host that does not answer is no failure; the result has a sentence C(unanswered) instead.
 options:
   services:
@@ -72,6 +74,7 @@ answers:
 """
 
 ANSWER_CHARACTERS_MAX = 20_000
+TLS_PROBES = ("kafka_tls", "zookeeper_tls", "https")
 
 
 def look_at(service: dict[str, Any], manager: Manager) -> dict[str, Any]:
@@ -91,7 +94,17 @@ def look_at(service: dict[str, Any], manager: Manager) -> dict[str, Any]:
             place = f"{probe['address']}:{probe['port']}{probe['path']}"
             found["complaint"] = f"{probe['kind']} at {place}: {said}"
             break
+    found["certificate_left_s"] = certificate_left_s(service["probes"])
     return found
+
+
+def certificate_left_s(probes: list[dict[str, Any]]) -> int | None:
+    """For how long the certificate still holds that is shown first, below zero once it has expired; None: there is none."""
+    for probe in probes:
+        until = served_until(probe["address"], probe["port"]) if probe["kind"] in TLS_PROBES else None
+        if until is not None:
+            return round((until - datetime.now(UTC)).total_seconds())
+    return None
 
 
 def restarts(manager: Manager) -> int | None:

@@ -85,10 +85,25 @@ def test_all_is_well() -> None:
             {"e_2": {**look("e-2"), "disks": [{"folder": "/d", "free_mb": 9, "whole_mb": 1000}]}},
             "The disk of /d on e-2 has 9 MB of 1,000 MB left.",
         ),
+        (
+            {"e_2": look("e-2", certificate_left_s=14 * 86_400 - 1)},
+            "The certificate that headrace-broker-2 on e-2 shows expires in 13 d 23 h: "
+            "renew it with playbooks/certificates.yml.",
+        ),
+        (
+            {"e_2": look("e-2", certificate_left_s=-3700)},
+            "The certificate that headrace-broker-2 on e-2 shows has been expired for 1 h 1 min: "
+            "renew it with playbooks/certificates.yml.",
+        ),
     ],
 )
 def test_what_is_not_well_has_a_sentence(found: dict[str, Any], sentence: str) -> None:
     assert told(hostvars(**found))["problems"] == [sentence]
+
+
+@pytest.mark.parametrize("left_s", [None, 14 * 86_400])
+def test_a_certificate_that_lasts_is_not_told_of(left_s: int | None) -> None:
+    assert told(hostvars(e_2=look("e-2", certificate_left_s=left_s)))["problems"] == []
 
 
 def test_a_host_that_does_not_answer_stands_in_the_table() -> None:
