@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+from commands import headrace
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from processes import eventually, free_port
@@ -142,6 +143,8 @@ def a_log_that_rots(cluster: ReplicatedCluster, writer: Writer) -> None:
     cluster.wait_until_in_sync()
     told = f'headrace_log_rotten_places{{partition="0",topic="{TOPIC}"}} 1.0'
     assert told in page(port)
+    codes = {number: check_logs(cluster, number) for number in cluster.addresses}
+    assert codes == {number: int(number == damaged) for number in cluster.addresses}
     for number in cluster.addresses.keys() - {damaged}:
         cluster.brokers[number].kill()
         eventually(lambda n=number: cluster.leader() != n, what="another leader")  # type: ignore[misc]
@@ -168,6 +171,11 @@ def flip(file: Path, position: int) -> None:
     data = bytearray(file.read_bytes())
     data[position] ^= 1
     file.write_bytes(data)
+
+
+def check_logs(cluster: ReplicatedCluster, number: int) -> int:
+    """The exit code of `headrace check-logs` beside the running broker."""
+    return headrace("check-logs", str(cluster.home / f"broker-{number}" / "logs")).returncode
 
 
 def page(port: int) -> str:

@@ -15,6 +15,11 @@ import click
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "broker": ("headrace.broker.command:broker", "broker", "Run one broker from a server.properties file."),
+    "check-logs": (
+        "headrace.broker.check_logs:check_logs",
+        "broker",
+        "Check every batch in data directories of brokers.",
+    ),
     "dev": ("headrace.broker.dev:dev", "broker", "Run a ZooKeeper and some brokers in the foreground."),
     "cluster": (
         "headrace.cli.cluster:cluster",

@@ -9,13 +9,8 @@ anew on the way. Producers come from the newest sound snapshot and the batches b
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from struct import Struct
 from uuid import UUID
-
-from crc32c import crc32c
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError
@@ -37,11 +32,9 @@ from headrace.broker.log.results import LogFinding, RecoveryReport
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.segments import new_segment
 from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.log.soundness import after_damage, check_batch
 from headrace.broker.log.swaps import finish_swaps
-from headrace.broker.wire.batches import CRC_START, HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, read_header
-
-_CHUNK_SIZE = 1024 * 1024
-_BASE_OFFSET = Struct(">q")
+from headrace.broker.wire.batches import BatchHeader
 
 
 @dataclass(slots=True)
@@ -352,16 +345,9 @@ class _Loading:
         """Where to go on after bad bytes in synced data; None where the log has to end at `position`."""
         if segment.next_offset >= self._recovery_point:
             return None
-        if header is None:
-            header = last_batch(segment, position)
-        if header is not None:
-            end = position + header.size
-            if end == segment.size:
-                segment.next_offset = self._recovery_point if is_last else segment.next_offset
-                return end
-            if check_batch(segment, end, header.base_offset)[1] is None:
-                return end
-        following = next_sound_batch(segment, position + 1)
+        following = after_damage(segment, position, header)
+        if following == segment.size and is_last:
+            segment.next_offset = self._recovery_point
         return following if following is not None or is_last else segment.size
 
     def _cut(self, segment: Segment, position: int, problem: str) -> None:
@@ -375,72 +361,6 @@ class _Loading:
     def _report_rot(self, segment: Segment, position: int, size: int, problem: str) -> None:
         path = segment.path(names.LOG_SUFFIX)
         self._report.findings.append(LogFinding("rot", path, position, size, problem))
-
-
-def check_batch(
-    segment: Segment, position: int, offset_min: int | None = None
-) -> tuple[BatchHeader | None, str | None]:
-    """The header of the batch at `position`, when it has a usable one, and what is wrong with the batch, if anything.
-
-    `offset_min` is the smallest base offset it may have, the segment's end so far unless given.
-    """
-    if offset_min is None:
-        offset_min = segment.next_offset
-    left = segment.size - position
-    if left < HEADER_SIZE:
-        return None, f"{left} bytes are too few for a batch"
-    header = read_header(segment.log.read_at(HEADER_SIZE, position))
-    if header.magic != MAGIC or header.size < HEADER_SIZE:
-        return None, "no batch of format 2 begins here"
-    if header.size > left:
-        return None, f"a batch of {header.size} bytes is cut after {left}"
-    if header.base_offset < offset_min or header.last_offset_delta < 0:
-        return None, f"the base offset {header.base_offset} does not follow {offset_min - 1}"
-    if header.last_offset - segment.base_offset > INT32_MAX:
-        return None, f"the offset {header.last_offset} is too far from the segment's base offset"
-    if _crc(segment, position, header) != header.crc:
-        return header, f"the checksum of the batch at offset {header.base_offset} is wrong"
-    return header, None
-
-
-def last_batch(segment: Segment, position: int) -> BatchHeader | None:
-    """The header at `position`, whatever its offsets and checksum are, when its batch ends with the file."""
-    left = segment.size - position
-    if left < HEADER_SIZE:
-        return None
-    header = read_header(segment.log.read_at(HEADER_SIZE, position))
-    return header if header.magic == MAGIC and header.size == left else None
-
-
-def _crc(segment: Segment, position: int, header: BatchHeader) -> int:
-    crc = 0
-    start, end = position + CRC_START, position + header.size
-    while start < end:
-        chunk = segment.log.read_at(min(_CHUNK_SIZE, end - start), start)
-        crc = crc32c(chunk, crc)
-        start += len(chunk)
-    return crc
-
-
-def next_sound_batch(segment: Segment, position: int) -> int | None:
-    """Position of the first batch from `position` on that is sound; found by the upper half of its offset."""
-    upper_half = _BASE_OFFSET.pack(segment.next_offset)[:4]
-    # One byte a match: what looks like a batch may begin right before one, and must not take its first bytes.
-    pattern = re.compile(
-        re.escape(upper_half[:1]) + b"(?=" + re.escape(upper_half[1:]) + rb".{12}\x02)", re.DOTALL
-    )
-    for start, chunk in _overlapping_chunks(segment, position):
-        for match in pattern.finditer(chunk):
-            if check_batch(segment, start + match.start())[1] is None:
-                return start + match.start()
-    return None
-
-
-def _overlapping_chunks(segment: Segment, position: int) -> Iterator[tuple[int, bytes]]:
-    while position < segment.size:
-        chunk = segment.log.read_at(min(_CHUNK_SIZE, segment.size - position), position)
-        yield position, chunk
-        position += max(1, len(chunk) - MAGIC_AT)
 
 
 def _load_epochs(

@@ -22,6 +22,7 @@ from headrace.events.registry_address import RegistryAddress
 HEADRACE = [sys.executable, "-m", "headrace.cli"]
 LIST_MOVES = 46
 COMMANDS = [
+    ["check-logs"],
     ["cluster"],
     ["cluster", "status"],
     ["cluster", "may-stop"],

@@ -1,0 +1,232 @@
+"""`headrace check-logs`: whether every batch in data directories is what was written.
+
+Reads only, a bounded piece at a time and at a bounded rate, so that it may run beside the broker whose directories they
+are. What looks damaged is read once more before it is told: a broker may have cut or replaced it meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from headrace.broker.clock import SystemClock
+from headrace.broker.log import names
+from headrace.broker.log.checking import Damage, SegmentAtRest, damages
+from headrace.broker.log.checkpoints import (
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_FILE,
+    CheckpointError,
+    decode_offsets,
+)
+from headrace.broker.log.files import advice
+from headrace.broker.log.throttle import Throttle
+
+_PIECE_SIZE = 1024 * 1024
+_PROGRESS_MS = 10_000
+_MIB, _GIB = 2**20, 2**30
+_ADVICE = (
+    "If another replica is in sync, make this one anew, else keep it "
+    "(docs/replication.md, When a replica is damaged)."
+)
+
+
+class Place(NamedTuple):
+    """Where a segment lies, and what its neighbours and the checkpoint say of it."""
+
+    path: Path
+    base_offset: int
+    following_offset: int | None
+    synced_offset: int
+
+
+class Pace:
+    """What has been read, not faster than allowed, and a line about it now and then."""
+
+    def __init__(self, bytes_per_second: int, size_total: int) -> None:
+        self._clock = SystemClock()
+        self._throttle = Throttle()
+        self._throttle.bytes_per_second = bytes_per_second
+        self._size_total = size_total
+        self._told_ms = self._clock.monotonic_ms()
+        self.size_read = 0
+
+    def read(self, size: int) -> None:
+        """So many bytes more; returns when the next may be read."""
+        self.size_read += size
+        self._throttle.spend(size, self._clock.monotonic_ms())
+        while wait_ms := self._throttle.wait_ms(self._clock.monotonic_ms()):
+            time.sleep(wait_ms / 1000)
+        if self._clock.monotonic_ms() - self._told_ms >= _PROGRESS_MS:
+            self._told_ms = self._clock.monotonic_ms()
+            told = f"{self.size_read / _GIB:,.1f} of {self._size_total / _GIB:,.1f} GiB read"
+            click.echo(told, err=True)
+
+
+class PiecewiseFile:
+    """A file of which one piece is in memory."""
+
+    def __init__(self, descriptor: int, pace: Pace) -> None:
+        self._descriptor = descriptor
+        self._pace = pace
+        self._piece, self._start = b"", 0
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """As `Bytes.read_at`, but exactly `size` bytes. Raises OSError."""
+        if not self._start <= position <= position + size <= self._start + len(self._piece):
+            self._piece, self._start = os.pread(self._descriptor, max(size, _PIECE_SIZE), position), position
+            self._pace.read(len(self._piece))
+        at = position - self._start
+        found = self._piece[at : at + size]
+        if len(found) < size:
+            raise OSError("the file became shorter")
+        return found
+
+
+@click.command(
+    "check-logs",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: headrace check-logs /var/lib/headrace/data",
+)
+@click.argument(
+    "directories",
+    nargs=-1,
+    required=True,
+    metavar="DIRECTORY...",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@click.option(
+    "--mib-per-second",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="How much is read in a second, so that a broker on the same disk is not held up.",
+)
+def check_logs(directories: tuple[Path, ...], mib_per_second: int) -> None:
+    """Check every batch in data directories, or in folders of partitions; exit 1 where one is damaged.
+
+    Nothing is changed, and brokers may run meanwhile. Prints a line for each damaged place.
+    """
+    folders = [folder for directory in directories for folder in _folders(directory)]
+    places = [place for folder in folders for place in _places(folder)]
+    pace = Pace(mib_per_second * _MIB, sum(_size(place.path) for place in places))
+    damaged = [place for place in places if _tell_damage(place, pace)]
+    click.echo(
+        f"{pace.size_read / _MIB:,.1f} MiB read, {len(places):,} segments of {len(folders):,} logs: "
+        f"{len(damaged):,} damaged."
+    )
+    if damaged:
+        raise click.exceptions.Exit(1)
+
+
+def _folders(directory: Path) -> list[Path]:
+    """The folders of logs that a person means by `directory`."""
+    directory = directory.absolute()
+    if names.partition_of(directory.name) is not None:
+        return [directory]
+    with _reading(directory):
+        if not (directory / META_PROPERTIES_FILE).exists():
+            raise click.UsageError(
+                f"{directory} holds no logs: give a directory of log.dirs, or a partition's folder in one."
+            )
+        return sorted(
+            path
+            for path in directory.iterdir()
+            if names.partition_of(path.name) is not None and path.is_dir()
+        )
+
+
+def _places(folder: Path) -> list[Place]:
+    with _reading(folder):
+        found = sorted(path for path in folder.glob(f"*{names.LOG_SUFFIX}"))
+        synced_offset = _synced_offset(folder)
+    offsets = [(path, offset) for path in found if (offset := names.offset_of(path.name)) is not None]
+    following = [offset for _, offset in offsets[1:]]
+    return [
+        Place(path, offset, following_offset, synced_offset)
+        for (path, offset), following_offset in zip_longest(offsets, following)
+    ]
+
+
+def _synced_offset(folder: Path) -> int:
+    """The recovery point on the disk; without one, nothing of the last segment is vouched for."""
+    key = names.parse_partition_directory(folder.name)
+    try:
+        points = decode_offsets((folder.parent / RECOVERY_POINT_FILE).read_bytes())
+    except (FileNotFoundError, CheckpointError):
+        return 0
+    return points.get(key, 0) if key is not None else 0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _tell_damage(place: Place, pace: Pace) -> bool:
+    """Print what is wrong with a segment, if it is so twice; returns whether it is."""
+    if not any(True for _ in _damages(place, pace)):
+        return False
+    is_damaged = False
+    for damage in _damages(place, pace):
+        is_damaged = True
+        click.echo(_sentence(place, damage))
+    return is_damaged
+
+
+def _damages(place: Place, pace: Pace) -> Iterator[Damage]:
+    """What is wrong with a segment; nothing, once retention has taken it."""
+    try:
+        descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield Damage(0, _size(place.path), place.base_offset, f"it cannot be opened: {error.strerror}")
+        return
+    try:
+        _drop_cached(descriptor, place)
+        yield from damages(_at_rest(descriptor, place, pace))
+        _drop_cached(descriptor, place)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_cached(descriptor: int, place: Place) -> None:
+    """Have the disk asked, and the broker's own cache left alone; the last segment is what its clients read."""
+    if place.following_offset is not None:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _at_rest(descriptor: int, place: Place, pace: Pace) -> SegmentAtRest:
+    return SegmentAtRest(
+        base_offset=place.base_offset,
+        size=os.fstat(descriptor).st_size,
+        log=PiecewiseFile(descriptor, pace),
+        following_offset=place.following_offset,
+        synced_offset=place.synced_offset,
+        next_offset=place.base_offset,
+    )
+
+
+def _sentence(place: Place, damage: Damage) -> str:
+    return (
+        f"{place.path}: {damage.size:,} bytes at byte {damage.position:,}, from offset {damage.offset} on: "
+        f"{damage.reason}. {_ADVICE}"
+    )
+
+
+@contextmanager
+def _reading(directory: Path) -> Iterator[None]:
+    """One sentence for a directory that cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise click.ClickException(f"{directory}: {error.strerror}. {advice(error)}".rstrip()) from error
