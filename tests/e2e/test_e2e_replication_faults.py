@@ -142,7 +142,8 @@ def a_log_that_rots(cluster: ReplicatedCluster, writer: Writer) -> None:
     cluster.start(damaged)
     cluster.wait_until_in_sync()
     told = f'headrace_log_rotten_places{{partition="0",topic="{TOPIC}"}} 1.0'
-    assert told in page(port)
+    restart(cluster, damaged)
+    assert told in page(port), "a clean stop makes nobody forget it"
     codes = {number: check_logs(cluster, number) for number in cluster.addresses}
     assert codes == {number: int(number == damaged) for number in cluster.addresses}
     for number in cluster.addresses.keys() - {damaged}:

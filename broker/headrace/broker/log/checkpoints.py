@@ -23,6 +23,7 @@ REPLICATION_OFFSET_FILE = "replication-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
+ROTTEN_SEGMENTS_FILE = "rotten-segments"
 META_PROPERTIES_FILE = "meta.properties"
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -96,6 +97,22 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     if any(a[0] >= b[0] or a[1] > b[1] for a, b in pairwise(epochs)):
         raise CheckpointError("the epochs do not grow")
     return epochs
+
+
+def encode_base_offsets(offsets: Iterable[int]) -> bytes:
+    """Segments by their base offsets, one a line."""
+    lines = [f"{offset}\n" for offset in sorted(offsets)]
+    return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+def decode_base_offsets(data: bytes) -> set[int]:
+    """Those base offsets; raises CheckpointError."""
+    try:
+        return {_number(offset, _INT64_MAX) for (offset,) in _entries(data, 1)}
+    except CheckpointError:
+        raise
+    except ValueError:
+        raise CheckpointError("a base offset is no number of theirs") from None
 
 
 def encode_partition_metadata(topic_id: UUID) -> bytes:

@@ -28,6 +28,7 @@ from headrace.broker.log.files import Files
 from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.progress import OpeningProgress
+from headrace.broker.log.remembered_rot import recall
 from headrace.broker.log.results import LogFinding, RecoveryReport
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.segments import new_segment
@@ -69,6 +70,7 @@ def load(
     segments = _find_segments(files, directory, config, now_ms, log_start_offset)
     loading = _Loading(files, directory, config, recovery_point, report, progress)
     segments = loading.recover(segments, clean_shutdown)
+    recall(files, directory, segments, loading.walked, report)
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     if log_start_offset > segments[-1].next_offset:
         segments = _restart(files, directory, config, now_ms, log_start_offset, segments)
@@ -181,6 +183,7 @@ class _Loading:
         self._recovery_point = recovery_point
         self._report = report
         self.checked: list[Segment] = []
+        self.walked: list[Segment] = []
         # Those whose transaction indexes, cleared now, are to be made anew.
         self.unindexed: list[Segment] = []
         # (epoch, start offset) as the checked batches tell it.
@@ -289,6 +292,7 @@ class _Loading:
     def _check(self, segment: Segment, is_last: bool) -> bool:
         """Walk one segment batch by batch; returns whether its file is sound to the end, rot apart."""
         self._report.segments_walked += 1
+        self.walked.append(segment)
         self.checked.append(segment)
         segment.begin_rebuild()
         if not segment.transactions.is_empty:

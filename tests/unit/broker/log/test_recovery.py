@@ -223,3 +223,40 @@ def test_a_torn_batch_says_nothing_of_the_place_of_the_one_before(tmp_path: Path
     path.write_bytes(data)
     again, _ = open_log(tmp_path, recovery_point=5)
     assert (offsets(again), again.log_end_offset) == ([3], 5)
+
+
+@pytest.mark.parametrize(("number", "recovery_point"), [(0, 1), (3, 4)], ids=["older", "last"])
+def test_rot_that_was_kept_is_told_again_after_a_clean_stop(
+    tmp_path: Path, number: int, recovery_point: int
+) -> None:
+    config = LogConfig(segment_bytes=2 * SIZE, index_interval_bytes=SIZE)
+    log, _ = open_log(tmp_path, config)
+    fill(log, 4)
+    flip(log_file(tmp_path, number - number % 2), number % 2 * SIZE + 65)
+    damaged, first = open_log(tmp_path, config, recovery_point=recovery_point)
+    damaged.close()
+    again, report = open_log(tmp_path, config, recovery_point=4, clean_shutdown=True)
+    assert kinds(first) == ["rot"]
+    assert report.findings == first.findings
+    assert (again.rotten_places, report.segments_walked) == (1, 0)
+
+
+def test_rot_is_forgotten_once_its_bytes_are_right_again(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    fill(log, 4)
+    for rotten_places in (1, 0):
+        flip(log_file(tmp_path), SIZE + 65)
+        log, _ = open_log(tmp_path, recovery_point=4, clean_shutdown=rotten_places == 0)
+        assert log.rotten_places == rotten_places
+        log.close()
+    assert not (tmp_path / "events-0" / "rotten-segments").exists()
+
+
+def test_an_unreadable_memory_of_rot_is_discarded(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    fill(log, 4)
+    log.close()
+    (tmp_path / "events-0" / "rotten-segments").write_text("0\n1\nmany\n")
+    _, report = open_log(tmp_path, clean_shutdown=True)
+    assert kinds(report) == ["discarded"]
+    assert not (tmp_path / "events-0" / "rotten-segments").exists()
