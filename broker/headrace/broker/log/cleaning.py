@@ -30,6 +30,7 @@ from headrace.broker.log.compaction import (
 from headrace.broker.log.results import Job
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.segments import new_segment
+from headrace.broker.outage import Outage
 from headrace.broker.wire.batches import read_header
 
 
@@ -56,16 +57,18 @@ class LogCleaner:
     """See the module's text; it cleans one body, whose log is given to each call.
 
     `clean_offset` is what cleaner-offset-checkpoint says of the log; `uncleanable` why it is left alone until it is
-    opened again, or None; `is_paused` while the log moves to another data directory.
+    opened again, or None; `outage` are the times that its disk had no room; `is_paused` while the log moves to another
+    data directory.
     """
 
-    __slots__ = ("_body", "_segments", "clean_offset", "is_paused", "uncleanable")
+    __slots__ = ("_body", "_segments", "clean_offset", "is_paused", "outage", "uncleanable")
 
     def __init__(self, body: LogBody) -> None:
         self._body = body
         self._segments = body.segments
         self.clean_offset: int | None = None
         self.uncleanable: str | None = None
+        self.outage = Outage()
         self.is_paused = False
 
     def log_ends_at(self, offset: int) -> None:

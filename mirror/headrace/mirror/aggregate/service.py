@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from headrace.broker.config import sections
 from headrace.broker.config.keys import parse_section
+from headrace.broker.outage import Outage
 from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk.access import ZooKeeperAccess
@@ -117,9 +118,11 @@ async def connect(cluster: Cluster) -> Connected:
 
 
 async def _connected(cluster: Cluster) -> Connected:
+    outage = Outage()
     while True:
         try:
             return await connect(cluster)
         except ZooKeeperError as error:
-            logger.warning("aggregates wait for ZooKeeper", reason=error)
+            if outage.failed(cluster.clock.monotonic_ms()):
+                logger.warning("aggregates wait for ZooKeeper", reason=error, failed=outage.count)
             await asyncio.sleep(PAUSE_SECONDS)

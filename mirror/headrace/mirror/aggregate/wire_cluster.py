@@ -16,6 +16,7 @@ from headrace.broker.client.security import PLAINTEXT, ClientSecurity
 from headrace.broker.clock import Clock
 from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
+from headrace.broker.outage import Outage
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k19_create_topics, k37_create_partitions
 from headrace.broker.wire.client.view import NO_LEADER, Address
@@ -57,6 +58,7 @@ class WireCluster:
         self._max_age_ms = max_age_ms
         self._lock = asyncio.Lock()
         self._due = asyncio.Event()
+        self._outage = Outage()
         self._configs: dict[str, tuple[int, dict[str, str]]] = {}
         self.merged_of: Callable[[str], frozenset[str]] | None = None
         """What is written in `headrace.mirror` of that; None before that is read."""
@@ -82,7 +84,21 @@ class WireCluster:
             try:
                 await self._look()
             except (*FAILURES, KafkaError) as error:
-                logger.warning("target does not answer", reason=repr(error))
+                self._tell_silence(error)
+            else:
+                self._tell_answer()
+
+    def _tell_silence(self, error: Exception) -> None:
+        outage = self._outage
+        if outage.failed(self.clock.monotonic_ms()):
+            told = {"failed": outage.count, "seconds": outage.seconds, "reason": repr(error)}
+            logger.warning("target does not answer", **told)
+
+    def _tell_answer(self) -> None:
+        outage = self._outage
+        if outage.is_over(self.clock.monotonic_ms()):
+            self._outage = Outage()
+            logger.info("target answers again", failed=outage.count, seconds=outage.seconds)
 
     async def with_client(self, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
         """Do this while nobody else asks; raises FAILURES and KafkaErrors."""

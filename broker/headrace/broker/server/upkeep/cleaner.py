@@ -22,6 +22,7 @@ from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
+from headrace.broker.outage import Outage
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread
 
@@ -183,10 +184,11 @@ class Cleaner:
             cleaned_bytes=self.figures.cleaned_bytes + dirt.clean_bytes + dirt.dirty_bytes
         )
         for checkpoint in self._logs.checkpoint_jobs():
-            try:
+            # Housekeeping writes the same again, and tells of it.
+            with suppress(StorageError):
                 await in_thread(checkpoint, pool)
-            except StorageError as error:
-                logger.error("checkpoint failed", reason=error)
+        if cleaner.outage.is_over(self._clock.monotonic_ms()):
+            cleaner.outage = Outage()
         logger.info(
             "log compacted",
             directory=partition_log.directory,
@@ -200,8 +202,17 @@ class Cleaner:
         try:
             await in_thread(job, pool, give_up=self._pace.stop)
         except StorageError as error:
-            logger.error(
-                "log not compacted, to be tried again", directory=partition_log.directory, reason=error
-            )
+            self._tell_delay(partition_log, error)
             return False
         return True
+
+    def _tell_delay(self, partition_log: PartitionLog, error: StorageError) -> None:
+        outage = partition_log.cleaner.outage
+        if outage.failed(self._clock.monotonic_ms()):
+            logger.error(
+                "log not compacted, to be tried again",
+                directory=partition_log.directory,
+                reason=error,
+                failed=outage.count,
+                seconds=outage.seconds,
+            )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Barrier, get_ident
+from types import SimpleNamespace
 
 import pytest
 from log_kit import NOW_MS, append, open_store
@@ -170,6 +171,37 @@ def test_a_full_disk_only_puts_a_cleaning_off(tmp_path: Path, monkeypatch: pytes
     assert not list(tmp_path.glob("**/*.cleaned"))
     asyncio.run(cleaner.clean_all())
     assert all((log.cleaner.clean_offset or 0) > 100 for log in store.all())
+
+
+def test_a_disk_that_stays_full_is_told_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = SimpleNamespace(now_ms=SystemClock().now_ms)
+    cleaner = Cleaner(Logs(), dirty_store(tmp_path, 1), clock)
+
+    def full(segment: Segment, data: Sequence[Buffer]) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Segment, "write", full)
+    for now_ms in range(0, 121_000, 15_000):
+        clock.monotonic_ms = lambda now_ms=now_ms: now_ms
+        asyncio.run(cleaner.clean_all())
+    told = [record for record in caplog.records if "to be tried again" in record.getMessage()]
+    assert len(told) == 3
+
+
+def test_a_checkpoint_that_fails_is_left_to_housekeeping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = dirty_store(tmp_path, 1)
+
+    def full(files: OsFiles, path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(OsFiles, "replace_file", full)
+    asyncio.run(Cleaner(Logs(), store, SystemClock()).clean_all())
+    assert [record.levelname for record in caplog.records if record.levelname == "ERROR"] == []
+    assert (next(iter(store.all())).cleaner.clean_offset or 0) > 100
 
 
 def test_a_changed_configuration_is_in_use_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
