@@ -61,6 +61,7 @@ def test_a_mirror_goes_on_while_its_own_zookeeper_is_away_and_starts_once_it_is_
     copied(east, offline, "events")
     here.kill()
     publish_for(AWAY_SECONDS, east, offline)
+    assert "not in step" not in log_of(offline), "it lacks nothing"
     east.kill_and_start(2)
     publish_for(20, east, offline)
     assert "source does not answer" not in log_of(offline)

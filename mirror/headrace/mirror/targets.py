@@ -56,12 +56,13 @@ class Targets:
         for begin in range(0, len(missing), TOPICS_AT_ONCE):
             names = missing[begin : begin + TOPICS_AT_ONCE]
             found |= await self._create({name: topics[name] for name in names}, source)
+        is_silent = False
         for name in sorted(topics.keys() - set(missing)):
             # Who waited in vain for ZooKeeper once does not wait for it with each topic: the source's metadata is due.
-            is_silent = ZOOKEEPER_SILENT in found.values()
             known = source.not_brought.get(name, "")
             reason = known if is_silent else await self._keep(name, source, topics[name], led.get(name, ()))
-            if reason:
+            is_silent = is_silent or reason == ZOOKEEPER_SILENT
+            if reason and not (reason == ZOOKEEPER_SILENT and self._was_whole(name, source, topics[name])):
                 found[name] = reason
         for name in found.keys() - source.not_brought.keys():
             logger.error("target topic is not in step", topic=name, reason=found[name])
@@ -92,6 +93,14 @@ class Targets:
             )
             return _reason(f"cannot have {count} partitions", result)
         return ""
+
+    def _was_whole(self, name: str, source: Source, topic: SourceTopic) -> bool:
+        """Whether the copy was found marked, and nothing that has been learned since has to be written for it."""
+        topic_id, mark, _ = self._marked.get(name, (None, {}, 0))
+        partitions = self._host.metadata.topics(name) or {}
+        is_same = topic_id == self._host.metadata.topic_id(name)
+        is_marked = mark == lineage.mark(topic.clusters, source.cluster_id)
+        return is_same and is_marked and len(partitions) >= len(topic.partitions)
 
     async def _create(self, topics: Mapping[str, SourceTopic], source: Source) -> dict[str, str]:
         """Have these made, all with one request; why some cannot be."""

@@ -184,6 +184,23 @@ def test_nothing_is_done_before_the_source_told_a_topics_configuration() -> None
     assert world.look() == []
 
 
+@pytest.mark.parametrize(("partition_count", "not_brought"), [(2, {}), (3, {NAME: ZOOKEEPER_SILENT})])
+def test_a_copy_that_lacks_nothing_is_in_step_while_zookeeper_is_away(
+    partition_count: int, not_brought: dict[str, str]
+) -> None:
+    world = World({NAME: (2, COPY)})
+    world.look()
+
+    async def away(names: list[str]) -> Any:
+        raise TimeoutError
+
+    world.cluster.stored_of_topics = away  # type: ignore[method-assign]
+    world.now_ms += MARK_MAX_AGE_MS
+    world.source_has("orders", {"cleanup.policy": "delete"}, partition_count=partition_count)
+    assert world.look() == []
+    assert world.source.not_brought == not_brought
+
+
 def test_a_zookeeper_that_is_away_is_waited_for_once_a_look() -> None:
     names = ("orders", "pages", "views")
     world = World({f"dc-east.{name}": (2, COPY) for name in names})
