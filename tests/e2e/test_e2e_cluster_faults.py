@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import headrace
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
@@ -278,6 +279,21 @@ def test_data_flows_while_zookeeper_is_away_and_topics_are_made_when_it_is_back(
     eventually(lambda: created(two, "later"), what="a topic after ZooKeeper's return")
     assert two.read("t", 0, 2) == [b"with", b"without"]
     assert [b.process.poll() for b in two.brokers.values()] == [None, None]
+
+
+def test_a_topic_asked_for_while_zookeeper_is_away_is_given_up_soon(
+    cluster: Callable[[int], Cluster], server: ZooKeeperProcess
+) -> None:
+    one = cluster(1)
+    server.kill()
+    host, port = one.address(1)
+    began = time.monotonic()
+    done = headrace("topics", "create", "first", "--bootstrap", f"{host}:{port}")
+    assert (done.returncode, time.monotonic() - began < 20) == (1, True)
+    assert "ZooKeeper does not answer the brokers" in done.stderr
+    server.start()
+    eventually(lambda: created(one, "later"), what="a topic after ZooKeeper's return")
+    assert headrace("topics", "create", "again", "--bootstrap", f"{host}:{port}").returncode == 0
 
 
 def test_zookeeper_away_for_longer_than_the_session_is_survived(

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from confluent_kafka.admin import AdminClient
 
 from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.client.bootstrap import Bootstrap
-from headrace.broker.wire.api import k32_describe_configs
+from headrace.broker.wire.api import k19_create_topics, k32_describe_configs
 from headrace.cli.asking import asked
 from headrace.cli.broker_answers import ask_each
 from headrace.cli.cluster_admin import DESCRIBE_VERSION, READ_SECONDS, TOPIC, ZooKeeperSilentError
 from headrace.cli.shared import TIMEOUT_SECONDS
 
 LOOK_SECONDS: Final = 5.0
+CREATE_VERSION: Final = 4
+_NEW_TOPIC = {"name": "new", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+_CHECK: Final[dict[str, Any]] = {"topics": [_NEW_TOPIC], "timeout_ms": 0, "validate_only": True}
+"""Whether a topic could be made, of a cluster that has none to ask about."""
 T = TypeVar("T")
 
 
@@ -77,11 +81,13 @@ def _require_answer(controller: Controller, bootstrap: Bootstrap, what: str, dou
 
 
 def _look_into_zookeeper(link: BlockingLink, topic: str | None) -> None:
-    """Ask for what the broker has from there; raises ZooKeeperSilentError. A cluster without topics is asked nothing."""
+    """Ask for what the broker has from there; raises ZooKeeperSilentError."""
     if topic is None:
-        return
-    resource = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": []}
+        api, version, question = k19_create_topics.API, CREATE_VERSION, _CHECK
+    else:
+        resource = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": []}
+        api, version, question = k32_describe_configs.API, DESCRIBE_VERSION, {"resources": [resource]}
     try:
-        link.ask(k32_describe_configs.API, DESCRIBE_VERSION, {"resources": [resource]}, READ_SECONDS)
+        link.ask(api, version, question, READ_SECONDS)
     except TimeoutError as error:
-        raise ZooKeeperSilentError("DescribeConfigs", READ_SECONDS) from error
+        raise ZooKeeperSilentError(api.name, READ_SECONDS) from error

@@ -84,7 +84,7 @@ def test_a_topic_that_shall_grow_is_as_it_was_or_may_grow_all_the_same(hangs_at_
 def test_a_controller_that_is_busy_is_waited_for() -> None:
     change: Future[str] = Future()
     threading.Timer(0.7, change.set_result, ["made"]).start()
-    with scripted_cluster({}, {}) as broker:
+    with scripted_cluster({}, {CREATE_TOPICS: lambda _: {"topics": []}}) as broker:
         controller = Controller(broker_id=BROKER_ID, address=broker.address, topic=None)
         assert watched(change, controller, Bootstrap(bootstrap_of(broker)), "create topic t", "") == "made"
         assert len(broker.asked) > 1
@@ -99,21 +99,26 @@ def cluster_without_zookeeper() -> Iterator[ScriptedBroker]:
         ended.wait(30)
         return {}
 
-    with scripted_cluster({"t": 1}, {DESCRIBE_CONFIGS: hang}) as broker:
+    with scripted_cluster({"t": 1}, {DESCRIBE_CONFIGS: hang, CREATE_TOPICS: hang}) as broker:
         try:
             yield broker
         finally:
             ended.set()
 
 
-def test_a_zookeeper_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("topic", "question"), [("t", "DescribeConfigs"), (None, "CreateTopics")])
+def test_a_zookeeper_that_is_away_is_named(
+    monkeypatch: pytest.MonkeyPatch, topic: str | None, question: str
+) -> None:
     monkeypatch.setattr(controller_watch, "READ_SECONDS", 0.3)
     with cluster_without_zookeeper() as broker:
-        controller = Controller(broker_id=BROKER_ID, address=broker.address, topic="t")
+        controller = Controller(broker_id=BROKER_ID, address=broker.address, topic=topic)
+        change: Future[None] = Future()
+        threading.Timer(5, change.set_result, [None]).start()
         with pytest.raises(ClickException) as told:
-            watched(Future(), controller, Bootstrap(bootstrap_of(broker)), "create topic t", "who knows")
+            watched(change, controller, Bootstrap(bootstrap_of(broker)), "create topic t", "who knows")
     assert told.value.message == (
-        "create topic t: ZooKeeper does not answer the brokers (DescribeConfigs has no answer in 0 s): "
+        f"create topic t: ZooKeeper does not answer the brokers ({question} has no answer in 0 s): "
         "see that it runs, and that they reach it; who knows."
     )
 
