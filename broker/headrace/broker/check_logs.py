@@ -144,7 +144,7 @@ def _folders(directory: Path) -> list[Path]:
 
 def _places(folder: Path) -> list[Place]:
     with _reading(folder):
-        found = sorted(path for path in folder.glob(f"*{names.LOG_SUFFIX}"))
+        found = _segment_files(folder)
         synced_offset = _synced_offset(folder)
     offsets = [(path, offset) for path in found if (offset := names.offset_of(path.name)) is not None]
     following = [offset for _, offset in offsets[1:]]
@@ -152,6 +152,14 @@ def _places(folder: Path) -> list[Place]:
         Place(path, offset, following_offset, synced_offset)
         for (path, offset), following_offset in zip_longest(offsets, following)
     ]
+
+
+def _segment_files(folder: Path) -> list[Path]:
+    """In offset order; none of a log that was deleted meanwhile."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == names.LOG_SUFFIX)
+    except FileNotFoundError:
+        return []
 
 
 def _synced_offset(folder: Path) -> int:
@@ -176,10 +184,17 @@ def _tell_damage(place: Place, pace: Pace) -> bool:
     if not any(True for _ in _damages(place, pace)):
         return False
     is_damaged = False
-    for damage in _damages(place, pace):
+    for damage in _damages_now(place, pace):
         is_damaged = True
         click.echo(_sentence(place, damage))
     return is_damaged
+
+
+def _damages_now(place: Place, pace: Pace) -> Iterator[Damage]:
+    """The same beside its neighbours of now: a cleaning puts several segments into the first one's place."""
+    for found in _places(place.path.parent):
+        if found.path == place.path:
+            yield from _damages(found, pace)
 
 
 def _damages(place: Place, pace: Pace) -> Iterator[Damage]:

@@ -1,6 +1,8 @@
 """`headrace check-logs`: what it prints and ends with, for whole data directories and for partitions."""
 
+import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,36 @@ def test_what_is_damaged_once_is_not_told(logs: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(os, "open", mended)
     assert run(logs).exit_code == 0
+
+
+def test_segments_that_were_put_together_meanwhile_are_not_told(
+    logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a cleaning between the look at the folder and the first read."""
+    folder = logs / "events-0"
+    sound = os.open
+
+    def cleaned(name: Path, *arguments: int) -> int:
+        for base_offset in (4, 8):
+            (folder / f"{base_offset:020d}.log").unlink(missing_ok=True)
+        (folder / f"{0:020d}.log").write_bytes(bytes(batch(at=0)) + bytes(batch(at=9)))
+        return sound(name, *arguments)
+
+    monkeypatch.setattr(os, "open", cleaned)
+    assert run(logs).exit_code == 0
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    iterdir = Path.iterdir
+
+    def refused(path: Path) -> Iterator[Path]:
+        if path.name == "events-0":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    done = run(logs)
+    assert (done.exit_code, "Let the broker's user read" in done.stderr) == (1, True)
 
 
 def test_reading_keeps_to_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
