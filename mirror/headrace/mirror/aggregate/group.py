@@ -9,6 +9,7 @@ from typing import Protocol
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import KafkaError
+from headrace.broker.outage import Outage
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk.znodes import ZooKeeperError
@@ -28,6 +29,7 @@ from headrace.mirror.source import Source
 
 logger = get_logger(__name__)
 LOOK_SECONDS = 0.25
+TARGET_SILENT, UNREGISTERED = "target does not answer", "member is not registered"
 
 
 class Orders(Protocol):
@@ -68,6 +70,7 @@ class Group:
         self._registered = 0
         self._news = asyncio.Event()
         self._notes = SourceNotes(source)
+        self._outages = {what: Outage() for what in (TARGET_SILENT, UNREGISTERED)}
 
     async def follow(self) -> None:
         """Keep up with the source's metadata."""
@@ -82,10 +85,18 @@ class Group:
         try:
             await keep_in_step(self._cluster, self.source)
         except (*FAILURES, KafkaError) as error:
-            logger.warning("target does not answer", source=self.source.config.name, reason=repr(error))
+            self._tell(TARGET_SILENT, error)
             self._cluster.refresh_soon()
             return False
         return True
+
+    def _tell(self, what: str, error: Exception) -> None:
+        outage, now_ms = self._outages[what], self._monotonic_ms()
+        if outage.is_over(now_ms):
+            outage = self._outages[what] = Outage()
+        if outage.failed(now_ms):
+            told = {"source": self.source.config.name, "failed": outage.count, "seconds": outage.seconds}
+            logger.warning(what, **told, reason=repr(error))
 
     def _obey(self) -> None:
         """Carry out what a person ordered."""
@@ -143,7 +154,7 @@ class Group:
             try:
                 await self._register()
             except ZooKeeperError as error:
-                logger.warning("member is not registered", source=self.source.config.name, reason=error)
+                self._tell(UNREGISTERED, error)
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
             self._command()

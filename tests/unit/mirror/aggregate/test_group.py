@@ -6,7 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
+from headrace.broker.outage import REPEAT_MS
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.zk.znodes import ZooKeeperError
+from headrace.mirror.aggregate import group
 from headrace.mirror.aggregate.group import Group
 from headrace.mirror.aggregate.ownership import Ownership
 
@@ -37,7 +42,8 @@ class World:
         self.registry = Registry()
         self.lose: list[Any] = []
         self.session = SimpleNamespace(number=7, on_lost=self.lose.append)
-        clock = SimpleNamespace(monotonic_ms=lambda: 0, now_ms=lambda: 0)
+        self.now_ms = 0
+        clock = SimpleNamespace(monotonic_ms=lambda: self.now_ms, now_ms=lambda: 0)
         source = SimpleNamespace(
             config=SimpleNamespace(name="dc"),
             topics={},
@@ -76,6 +82,29 @@ def test_what_is_claimed_is_held_and_what_is_anothers_is_given_up_when_its_round
             owning.cancel()
 
     asyncio.run(script())
+
+
+def test_that_a_member_is_not_registered_is_told_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(group, "LOOK_SECONDS", 0)
+
+    async def script() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            world = World(tasks)
+
+            async def refused() -> None:
+                world.now_ms += 5000
+                if world.now_ms > 2 * REPEAT_MS:
+                    raise asyncio.CancelledError
+                raise ZooKeeperError("it is away")
+
+            world.registry.register = refused  # type: ignore[method-assign]
+            await asyncio.wait([tasks.create_task(world.group.own())])
+
+    asyncio.run(script())
+    told = [record for record in caplog.records if "member is not registered" in record.getMessage()]
+    assert len(told) == 2
 
 
 def test_a_session_that_ends_while_something_is_to_be_released_ends_nothing_else() -> None:
