@@ -217,9 +217,7 @@ class _Work:
         if not report.failures:
             self.rounds.ended(time.monotonic() - begun)
             return report
-        for failure in report.failures:
-            logger.warning("round incomplete", reason=failure)
-        self.rounds.failed(report.failures[0])
+        self.rounds.failed(*report.failures)
         if report.reached:
             self.rounds.went_on()
         return report

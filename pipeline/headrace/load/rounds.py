@@ -14,6 +14,10 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from headrace.broker.outage import Outage
+from headrace.broker.structured_log import get_logger
+
+logger = get_logger(__name__)
 STALE_S_MAX: Final = 60.0
 """How long a process stays ready without going on: longer than a broker's restart."""
 
@@ -31,6 +35,7 @@ class Rounds:
         self._ended_at: float | None = None
         self._seconds = 0.0
         self._ended = self._failed = 0
+        self._outage = Outage()
         self.reason = "its first round has not ended"
         """Why it is not ready, where it is not."""
 
@@ -48,13 +53,23 @@ class Rounds:
         self._seconds = seconds
         self._ended_at = self._now()
         self.reason = hindrance
+        if self._outage.is_over(self._now_ms()):
+            logger.info("rounds end again", failed=self._outage.count, seconds=self._outage.seconds)
+            self._outage = Outage()
         if not hindrance:
             self.went_on()
 
-    def failed(self, error: object) -> None:
-        """A round could not be ended."""
+    def failed(self, *errors: object) -> None:
+        """A round could not be ended; it is said in the log as an outage is."""
         self._failed += 1
-        self.reason = str(error)
+        self.reason = str(errors[0])
+        outage = self._outage
+        if outage.failed(self._now_ms()):
+            for error in errors:
+                logger.warning("round incomplete", reason=error, failed=outage.count, seconds=outage.seconds)
+
+    def _now_ms(self) -> int:
+        return int(self._now() * 1000)
 
     async def live(self) -> tuple[HTTPStatus, str, bytes]:
         """The answer to GET /live."""

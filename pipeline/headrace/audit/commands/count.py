@@ -108,11 +108,12 @@ def count(
     metrics = CounterMetrics(topics)
     serve_pages(metrics_listener, metrics.registry, rounds)
     client = LogClient(bootstrap, client_id="headrace-counter")
+    publisher = Publisher(bootstrap)
     try:
         counter = _retried(
             lambda: LogCounter(
                 client,
-                Publisher(bootstrap),
+                publisher,
                 tier=tier,
                 datacenter=datacenter,
                 topics=topics,
@@ -145,7 +146,6 @@ def _retried(make: Callable[[], LogCounter], rounds: Rounds, stop: threading.Eve
         try:
             return make()
         except FAILURES as error:
-            logger.warning("waiting for the cluster", reason=error)
             rounds.failed(f"it waits for the cluster: {error}")
             stop.wait(RETRY_SECONDS)
     return None
@@ -164,7 +164,6 @@ def _count_on(
         try:
             has_more = counter.round()
         except FAILURES as error:
-            logger.warning("round incomplete", reason=error)
             rounds.failed(error)
             stop.wait(RETRY_SECONDS)
             continue

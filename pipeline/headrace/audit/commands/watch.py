@@ -210,7 +210,6 @@ def watch(
         try:
             changed += auditor.update(now_ms())
         except READ_FAILURES as error:
-            logger.warning("round incomplete", reason=error)
             rounds.failed(error)
             stop.wait(RETRY_SECONDS)
             continue

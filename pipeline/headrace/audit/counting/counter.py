@@ -94,7 +94,8 @@ class Publisher:
                 "linger.ms": 5,
                 "delivery.timeout.ms": int(PUBLISH_TIMEOUT_S * 1000),
                 "message.max.bytes": 8_000_000,
-                "log_level": 3,
+                # That nobody answers is told by the rounds, and by it several times a second.
+                "log_level": 2,
             }
         )
 

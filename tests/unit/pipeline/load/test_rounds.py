@@ -81,3 +81,17 @@ def test_a_long_round_is_ready_while_it_goes_on(rounds: Rounds, clock: Clock) ->
     assert ready(rounds)[0] == 200
     clock.now += STALE_S_MAX + 1
     assert ready(rounds)[0] == 503
+
+
+def test_rounds_that_fail_for_long_are_told_of_once_a_minute_and_when_they_end_again(
+    rounds: Rounds, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "headrace")
+    for second in range(240):
+        clock.now = second
+        if second <= 120:
+            rounds.failed("nobody answers", "nor there")
+        else:
+            rounds.ended(0.1)
+    told = [record.getMessage().split(" failed=")[0] for record in caplog.records]
+    assert told == ["round incomplete"] * 6 + ["rounds end again"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Collection
 from typing import Any, cast
 
@@ -476,3 +477,10 @@ def test_batches_of_any_client_become_several_records_too(cluster: MemoryCluster
     assert [item.first for item in counted] == [0, *(item.next for item in counted[:-1])]
     assert max(len(encode(item)) for item in counted) <= RECORD_SIZE_MAX
     assert sum(item.batches.messages for item in counted if item.batches) == COUNTED_BY_HEADERS
+
+
+def test_a_publisher_that_nobody_answers_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    publisher = Publisher(Bootstrap("127.0.0.1:1"))
+    assert publisher._producer.flush(1) == 0
+    time.sleep(1)
+    assert capfd.readouterr().err == ""
