@@ -79,6 +79,7 @@ class FilterModule:
             "headrace_release_before": upgrading.release_before,
             "headrace_release_problems": upgrading.release_problems,
             "headrace_released_kinds": upgrading.released_kinds,
+            "headrace_restore_problems": draining.restore_problems,
             "headrace_scrape_targets": scrape_targets,
             "headrace_services": addresses.services,
             "headrace_turn_order": rolling.turn_order,

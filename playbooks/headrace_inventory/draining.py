@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headrace_inventory.addresses import (
+    MEMBERS,
     SERVICE_GROUPS,
     Groups,
     HostVars,
@@ -18,16 +19,32 @@ from headrace_inventory.addresses import (
 
 def drain_problems(hosts: Iterable[str], groups: Groups, limit: str, reason: str) -> list[str]:
     """Why these hosts, which `--limit` names, are not drained."""
-    problems = []
-    if not limit:
-        problems.append("Name the hosts to drain with --limit, such as --limit dc-east-broker-1.")
-    elif not set(hosts) & set(pipeline_hosts(groups)):
-        problems.append(
-            f"--limit names no host that runs a service which can be drained: name one of {', '.join(SERVICE_GROUPS)}."
-        )
+    problems = unnamed(hosts, groups, limit, "drain")
     if not reason.strip():
         problems.append("Say why, for others to read: -e drain_reason='its disk is replaced'.")
     return problems
+
+
+def restore_problems(hosts: Iterable[str], groups: Groups, limit: str) -> list[str]:
+    """Why these hosts, which `--limit` names, are not restored."""
+    return unnamed(hosts, groups, limit, "restore")
+
+
+def unnamed(hosts: Iterable[str], groups: Groups, limit: str, verb: str) -> list[str]:
+    """Why `--limit` names nothing that can be drained, and so nothing that can be restored."""
+    named, drainable = set(hosts), set(pipeline_hosts(groups))
+    if limit and named & drainable:
+        return []
+    if (limit or not drainable) and named & set(groups.get(MEMBERS, [])):
+        return [
+            "Members of a mirror are not drained: stop one with playbooks/down.yml --limit HOST, and start it again with "
+            "playbooks/mirror_members.yml --limit HOST."
+        ]
+    if not limit:
+        return [f"Name the hosts to {verb} with --limit, such as --limit dc-east-broker-1."]
+    return [
+        f"--limit names no host that runs a service which can be drained: name one of {', '.join(SERVICE_GROUPS)}."
+    ]
 
 
 def one_a_machine(hosts: Iterable[str], hostvars: HostVars) -> list[str]:

@@ -255,8 +255,11 @@ def test_every_play_can_be_checked_before_anything_was_rolled_out(
 
 
 @pytest.mark.acceptance
-def test_a_machine_under_services_is_not_drained_without_a_word(deployment: Deployment) -> None:
-    result = deployment.play("drain.yml", "--limit", "this-machine", *REASON)
+@pytest.mark.parametrize("playbook", ["drain.yml", "restore.yml"])
+def test_a_machine_under_services_is_not_drained_or_restored_without_a_word(
+    deployment: Deployment, playbook: str
+) -> None:
+    result = deployment.play(playbook, "--limit", "this-machine", *REASON)
     assert result.returncode == 1
     assert (
         "--limit names no host that runs a service which can be drained: name one of zookeeper, "

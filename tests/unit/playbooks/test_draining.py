@@ -13,6 +13,7 @@ from headrace_inventory.draining import (
     drained_brokers,
     ensemble,
     one_a_machine,
+    restore_problems,
 )
 
 GROUPS = {"broker": ["e-1", "e-2", "w-1", "o-1"], "zookeeper": ["e-zk-1", "e-zk-2"], "offline": ["o-1"]}
@@ -52,6 +53,42 @@ def test_hosts_are_drained_by_name_and_with_a_reason(
     hosts: list[str], limit: str, reason: str, problems: list[str]
 ) -> None:
     assert drain_problems(hosts, GROUPS, limit, reason) == problems
+
+
+@pytest.mark.parametrize(
+    ("hosts", "limit", "problems"),
+    [
+        (["e-1", "machine"], "e-1,machine", []),
+        (["e-1"], "", ["Name the hosts to restore with --limit, such as --limit dc-east-broker-1."]),
+        (
+            ["machine"],
+            "machine",
+            [
+                "--limit names no host that runs a service which can be drained: name one of zookeeper, broker, haproxy, "
+                "registry, load, audit."
+            ],
+        ),
+    ],
+)
+def test_hosts_are_restored_by_name(hosts: list[str], limit: str, problems: list[str]) -> None:
+    assert restore_problems(hosts, GROUPS, limit) == problems
+
+
+@pytest.mark.parametrize("limit", ["", "m-1"])
+def test_a_member_of_a_mirror_is_neither_drained_nor_restored(limit: str) -> None:
+    groups = {"mirror_member": ["m-1"]}
+    problems = [
+        "Members of a mirror are not drained: stop one with playbooks/down.yml --limit HOST, and start it again with "
+        "playbooks/mirror_members.yml --limit HOST."
+    ]
+    assert drain_problems(["m-1"], groups, limit, "its disk") == problems
+    assert restore_problems(["m-1"], groups, limit) == problems
+
+
+def test_hosts_beside_members_have_to_be_named() -> None:
+    groups = {**GROUPS, "mirror_member": ["m-1"]}
+    (problem,) = restore_problems(["e-1", "m-1"], groups, "")
+    assert problem.startswith("Name the hosts to restore")
 
 
 def test_hosts_tell_of_all_on_their_machine_and_others_are_asked() -> None:
