@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory.authority import AuthorityError, make_missing
+from headrace_inventory.authority import AuthorityError, make_missing, nothing_made
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -22,14 +22,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         variables = task_vars or {}
+        groups, hostvars = variables["groups"], variables["hostvars"]
         try:
             made = make_missing(
-                variables["groups"],
-                variables["hostvars"],
+                groups,
+                hostvars,
                 renew=bool(self._task.args.get("renew", False)),
                 dry=self._task.check_mode,
             )
         except (AuthorityError, OSError) as error:
             return {"failed": True, "msg": str(error)}
         before, after = "", "".join(f"{line}\n" for line in made)
-        return {"changed": bool(made), "made": made, "diff": {"before": before, "after": after}}
+        said = made or [nothing_made(groups, hostvars)]
+        return {"changed": bool(made), "said": said, "diff": {"before": before, "after": after}}

@@ -68,6 +68,13 @@ def make_missing(groups: Groups, hostvars: HostVars, *, renew: bool, dry: bool) 
     return told
 
 
+def nothing_made(groups: Groups, hostvars: HostVars) -> str:
+    """Why nothing had to be made."""
+    if secured_hosts(groups, hostvars):
+        return "Every host that needs a certificate has one."
+    return "No host needs a certificate: brokers, ZooKeepers and registries do, where headrace_security is not plaintext."
+
+
 def hosts_text(hosts: Iterable[str]) -> str:
     return ", ".join(f"{host}.pem and {host}.key" for host in hosts)
 

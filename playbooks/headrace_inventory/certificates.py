@@ -24,19 +24,20 @@ SECURED_GROUPS = ("broker", "zookeeper", "registry")
 
 def secured_hosts(groups: Groups, hostvars: HostVars) -> list[str]:
     """The hosts that need a certificate for one of their services."""
-    hosts = dict.fromkeys(host for group in SECURED_GROUPS for host in groups[group])
+    hosts = dict.fromkeys(host for group in SECURED_GROUPS for host in groups.get(group, []))
     return [host for host in hosts if hostvars[host].get("headrace_security_open", []) != ["plaintext"]]
 
 
 def names_of(host: str, groups: Groups, hostvars: HostVars) -> list[str]:
     """What a host is reached by: itself, and with a broker the bootstrap addresses behind which it is."""
     datacenter = str(hostvars[host]["headrace_datacenter"])
-    balancers = groups.get("haproxy", []) if host in groups["broker"] else []
+    is_broker = host in groups.get("broker", [])
+    balancers = groups.get("haproxy", []) if is_broker else []
     balancers = in_datacenter(balancers, hostvars, datacenter)
     found = [host, str(hostvars[host]["headrace_address"])]
     for balancer in balancers:
         found += [balancer, str(hostvars[balancer]["headrace_address"])]
-    if host in groups["broker"] and hostvars[host].get("headrace_publish_address"):
+    if is_broker and hostvars[host].get("headrace_publish_address"):
         found.append(str(hostvars[host]["headrace_publish_address"]).rpartition(":")[0])
     return list(dict.fromkeys([*found, *hostvars[host].get("headrace_certificate_names", [])]))
 

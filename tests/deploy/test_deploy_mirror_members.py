@@ -181,3 +181,26 @@ def test_all_that_members_lack_is_told_before_anything_is_changed(tmp_path: Path
     assert taken.returncode == 1
     assert f"offline-mirror-101 cannot listen at 127.0.0.1:{port}" in taken.stdout
     assert not (tmp_path / "var").exists()
+
+
+NO_CERTIFICATES = "No host needs a certificate: brokers, ZooKeepers and registries do, where headrace_security is not plaintext."
+NOT_DRAINED = "Members of a mirror are not drained: stop one with playbooks/down.yml --limit HOST"
+
+
+@pytest.mark.acceptance
+@pytest.mark.parametrize(
+    ("playbook", "code", "sentence"),
+    [
+        ("certificates.yml", 0, NO_CERTIFICATES),
+        ("drain.yml", 1, NOT_DRAINED),
+        ("restore.yml", 1, NOT_DRAINED),
+    ],
+)
+def test_a_play_that_is_not_for_members_says_so(
+    tmp_path: Path, playbook: str, code: int, sentence: str
+) -> None:
+    path = inventory(tmp_path, "127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:2181")
+    result = run(playbook, path, "--limit", "member-101", "-e", "drain_reason='its disk is replaced'")
+    assert result.returncode == code, result.stdout + result.stderr
+    assert sentence in result.stdout
+    assert not (tmp_path / "var").exists()

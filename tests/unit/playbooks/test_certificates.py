@@ -16,7 +16,7 @@ from inventory_kit import Inventory, good_inventory
 from playbooks_kit import load
 
 from headrace_inventory import authority
-from headrace_inventory.authority import AuthorityError, make_missing
+from headrace_inventory.authority import AuthorityError, make_missing, nothing_made
 from headrace_inventory.certificates import certificates, names_of, secured_hosts
 
 health = load("ansible.module_utils.headrace_health")
@@ -38,6 +38,9 @@ def test_whoever_is_asked_over_tls_has_a_certificate(tmp_path: Path) -> None:
     wanted = [*groups["broker"], *groups["zookeeper"], *groups["registry"]]
     assert secured_hosts(groups, hostvars) == wanted
     assert names_of("east-registry-1", groups, hostvars) == ["east-registry-1", "10.1.3.1"]
+    del groups["broker"]
+    assert secured_hosts(groups, hostvars) == wanted[4:]
+    assert names_of("east-registry-1", groups, hostvars) == ["east-registry-1", "10.1.3.1"]
 
 
 def make(folder: Path, *, renew: bool = False, dry: bool = False) -> list[str]:
@@ -46,6 +49,10 @@ def make(folder: Path, *, renew: bool = False, dry: bool = False) -> list[str]:
 
 def test_nothing_is_made_where_nothing_is_secured(tmp_path: Path) -> None:
     assert make_missing(*good_inventory(), renew=True, dry=False) == []
+    members: Inventory = {"all": ["mirror-1"], "mirror_member": ["mirror-1"]}, {"mirror-1": {}}
+    assert make_missing(*members, renew=True, dry=False) == []
+    assert nothing_made(*members) == nothing_made(*good_inventory())
+    assert nothing_made(*secured(tmp_path)) == "Every host that needs a certificate has one."
     assert certificates(*good_inventory()) == []
 
 
