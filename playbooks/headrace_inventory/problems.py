@@ -64,6 +64,7 @@ CHECKS: tuple[Check, ...] = (
     warehouses.loads,
     server_properties.server_properties,
     zookeeper_properties.zookeeper_properties,
+    zookeeper_properties.own_servers,
     zookeeper_values.zookeeper_values,
 )
 # Of an inventory of a mirror's members alone.

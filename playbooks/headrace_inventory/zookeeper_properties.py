@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars
+from headrace_inventory.addresses import Groups, HostVars, in_datacenter
+from headrace_inventory.settings import whole_number
 
 # What ZooKeeper 3.9 takes from the file itself (QuorumPeerConfig.parseProperties).
 OF_THE_FILE = """
@@ -63,30 +66,94 @@ KNOWN = frozenset(
     [*OF_THE_FILE, *OF_THE_SERVER, *(f"{way}.{key}" for way in ("ssl", "ssl.quorum") for key in OF_TLS)]
 )
 # What ends in a name of its own: a server's number, a way to log in, a provider's own setting.
-NAMED = ("authProvider.", "group.", "metricsProvider.", "server.", "superUser.", "weight.")
+SERVER, PROVIDER = "server.", "metricsProvider."
+NAMED = ("authProvider.", "group.", PROVIDER, SERVER, "superUser.", "weight.")
+PROVIDER_CLASS = f"{PROVIDER}className"
+PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
+# What its providers of metrics read; the server's own two, of which the first is taken where none is named, read nothing.
+OWN_PROVIDERS = tuple(
+    f"org.apache.zookeeper.metrics.impl.{name}MetricsProvider" for name in ("Default", "Null")
+)
+OF_PROVIDERS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(OWN_PROVIDERS, ()),
+    PROMETHEUS: tuple(
+        f"{PROVIDER}{key}"
+        for key in (
+            "exportJvmInfo",
+            "httpHost",
+            "httpPort",
+            "maxQueueSize",
+            "numWorkerThreads",
+            "workerShutdownTimeoutMs",
+        )
+    ),
+}
 LIKENESS_MIN = 0.75
 
 
 def zookeeper_properties(groups: Groups, hostvars: HostVars) -> list[str]:
     """One sentence for each key of zookeeper_properties that ZooKeeper does not read, however many hosts have it."""
     found = {
-        str(key): host
+        (str(key), advice(str(key), provider_of(properties))): host
         for host in reversed(groups["zookeeper"])
-        for key in hostvars[host].get("zookeeper_properties") or {}
-        if not is_known(str(key))
+        for properties in [hostvars[host].get("zookeeper_properties") or {}]
+        for key in properties
+        if not is_read(str(key), provider_of(properties))
     }
     return [
-        f"Host {host} has in zookeeper_properties the key {key}, which ZooKeeper does not read there: {advice(key)}."
-        for key, host in found.items()
+        f"Host {host} has in zookeeper_properties the key {key}, which ZooKeeper does not read there: {what}."
+        for (key, what), host in found.items()
     ]
+
+
+def own_servers(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Lines of an ensemble's members in place of which the role's own would be read."""
+    found = {
+        (key, member): host
+        for host in reversed(groups["zookeeper"])
+        for key, member in members_given(host, groups, hostvars)
+    }
+    return [
+        f"Host {host} has in zookeeper_properties the key {key}, which follows from zookeeper_id and headrace_address of "
+        f"{member}: take it out there, and change these."
+        for (key, member), host in found.items()
+    ]
+
+
+def members_given(host: str, groups: Groups, hostvars: HostVars) -> list[tuple[str, str]]:
+    """The keys of a host's zookeeper_properties for members of its ensemble, with the member."""
+    ensemble = in_datacenter(groups["zookeeper"], hostvars, hostvars[host]["headrace_datacenter"])
+    if len(ensemble) == 1:
+        return []
+    members = {whole_number(hostvars[member]["zookeeper_id"]): member for member in ensemble}
+    keys = [str(key) for key in hostvars[host].get("zookeeper_properties") or {}]
+    numbers = {key: whole_number(key.removeprefix(SERVER)) for key in keys if key.startswith(SERVER)}
+    return [(key, members[number]) for key, number in numbers.items() if number in members]
+
+
+def provider_of(properties: Mapping[str, Any]) -> str:
+    return str(properties.get(PROVIDER_CLASS, OWN_PROVIDERS[0])).strip()
+
+
+def is_read(key: str, provider: str) -> bool:
+    """Whether ZooKeeper with that provider of metrics reads it; of one that is not its own nobody knows here."""
+    if not key.startswith(PROVIDER) or provider not in OF_PROVIDERS:
+        return is_known(key)
+    return key == PROVIDER_CLASS or key in OF_PROVIDERS[provider]
 
 
 def is_known(key: str) -> bool:
     return key in KNOWN or key.startswith(NAMED)
 
 
-def advice(key: str) -> str:
-    nearest = get_close_matches(key, KNOWN, n=1, cutoff=LIKENESS_MIN)
+def advice(key: str, provider: str) -> str:
+    is_own = provider in OWN_PROVIDERS
+    if is_own and key in OF_PROVIDERS[PROMETHEUS]:
+        return f"{PROMETHEUS} does, as {PROVIDER_CLASS}"
+    known = [*KNOWN, PROVIDER_CLASS, *OF_PROVIDERS.get(provider, ())]
+    nearest = get_close_matches(key, known, n=1, cutoff=LIKENESS_MIN)
     if nearest:
         return f"the nearest that it reads is {nearest[0]}"
+    if key.startswith(PROVIDER):
+        return f"take it out, or have {PROVIDER_CLASS} name who reads it"
     return f"take it out, or give what is a property of Java's as -D{key}=VALUE in zookeeper_java_options"

@@ -9,6 +9,7 @@ from typing import Any
 from headrace_inventory.addresses import Groups, HostVars
 from headrace_inventory.server_properties import text
 from headrace_inventory.settings import PORT_MAX, whole_number
+from headrace_inventory.zookeeper_properties import OWN_PROVIDERS, PROVIDER_CLASS, provider_of
 
 INT_MIN, INT_MAX, LONG_MAX = -(2**31), 2**31 - 1, 2**63 - 1
 TICK_TIME_MS = 2000
@@ -30,6 +31,10 @@ RANGES = {
     "maxClientCnxns": (0, INT_MAX),
     "maxSessionTimeout": (-1, INT_MAX),
     "minSessionTimeout": (-1, INT_MAX),
+    "metricsProvider.httpPort": (0, PORT_MAX),
+    "metricsProvider.maxQueueSize": (1, INT_MAX),
+    "metricsProvider.numWorkerThreads": (0, INT_MAX),
+    "metricsProvider.workerShutdownTimeoutMs": (0, LONG_MAX),
     "multiAddress.reachabilityCheckTimeoutMs": (1, INT_MAX),
     "observerMasterPort": (1, PORT_MAX),
     "quorum.cnxn.threads.size": (1, INT_MAX),
@@ -70,7 +75,7 @@ TRUTHS = """
     extendedTypesEnabled fips-mode follower.skipLearnerRequestToNextProcessor forceSnapshotSync
     forward_learner_requests_to_commit_processor_disabled IPAuthenticationProvider.usexforwardedfor jmx.log4j.disable
     jvm.pause.monitor kerberos.canonicalizeHostNames leader.closeSocketAsync learner.asyncSending learner.closeSocketAsync
-    localSessionsEnabled localSessionsUpgradingEnabled messageTracker.Enabled multiAddress.enabled
+    localSessionsEnabled localSessionsUpgradingEnabled messageTracker.Enabled metricsProvider.exportJvmInfo multiAddress.enabled
     multiAddress.reachabilityCheckEnabled netty.advancedFlowControl.enabled
     netty.server.earlyDropSecureConnectionHandshakes observer.syncEnabled pathStats.enabled portUnification
     quorum.auth.enableSasl quorum.auth.learnerRequireSasl quorum.auth.serverRequireSasl quorumListenOnAllIPs reconfigEnabled
@@ -93,7 +98,10 @@ def zookeeper_values(groups: Groups, hostvars: HostVars) -> list[str]:
     found = {
         problem: host
         for host in reversed(groups["zookeeper"])
-        for problem in problems(hostvars[host].get("zookeeper_properties") or {})
+        for problem in (
+            *problems(hostvars[host].get("zookeeper_properties") or {}),
+            *foreign_provider(hostvars[host]),
+        )
     }
     return [f"Host {host} has in zookeeper_properties {problem}" for problem, host in found.items()]
 
@@ -105,6 +113,16 @@ def problems(properties: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"the {key} {given[key]!r}: it must be {allowed}." for key, allowed in wrong.items())
     if not wrong:
         yield from contradictions(given)
+
+
+def foreign_provider(variables: Mapping[str, Any]) -> Iterator[str]:
+    """A provider of metrics whose jar no release has."""
+    name = provider_of(variables.get("zookeeper_properties") or {})
+    if name not in OWN_PROVIDERS and not variables.get("zookeeper_jars_dir"):
+        yield (
+            f"the {PROVIDER_CLASS} {name!r}, which the release does not have: put its jars and ZooKeeper's into a folder of the "
+            f"host's that zookeeper_jars_dir names, or use {' or '.join(OWN_PROVIDERS)}."
+        )
 
 
 def instead(key: str, value: str) -> str | None:

@@ -36,6 +36,12 @@ FATAL = {
         {"peerType": "leader"},
         "the peerType 'leader': it must be participant or observer.",
     ),
+    "a provider of metrics that is not there": (
+        {"metricsProvider.className": "org.example.Metrics"},
+        "the metricsProvider.className 'org.example.Metrics', which the release does not have: put its jars and ZooKeeper's into "
+        "a folder of the host's that zookeeper_jars_dir names, or use org.apache.zookeeper.metrics.impl.DefaultMetricsProvider "
+        "or org.apache.zookeeper.metrics.impl.NullMetricsProvider.",
+    ),
     "sessions": (
         {"tickTime": 1000, "minSessionTimeout": 30_000},
         "sessions of at least 30000 ms and at most 20000 ms: minSessionTimeout (2 ticks where it is not set) must not be larger "
@@ -80,6 +86,22 @@ def test_a_value_that_is_none_gets_a_sentence(properties: dict[str, object], pro
     assert inventory_problems(groups, hostvars) == [
         f"Host east-zookeeper-1 has in zookeeper_properties {problem}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("httpPort", 70_000, "a whole number from 0 to 65535"),
+        ("exportJvmInfo", "on", "true or false"),
+        ("maxQueueSize", 0, "a whole number from 1 to 2147483647"),
+        ("workerShutdownTimeoutMs", "1s", "a whole number from 0 to 9223372036854775807"),
+    ],
+)
+def test_a_value_that_no_provider_of_metrics_takes_gets_a_sentence(
+    key: str, value: object, allowed: str
+) -> None:
+    name = f"metricsProvider.{key}"
+    assert list(problems({name: value})) == [f"the {name} '{value}': it must be {allowed}."]
 
 
 def test_good_values_have_no_problems() -> None:
