@@ -29,6 +29,8 @@ PASSWORD = "in a file that --vault-password-file or ANSIBLE_VAULT_PASSWORD_FILE 
 
 
 FOLLOWING = Path(__file__).resolve().parents[1] / "group_vars" / "all.yml"
+# What tells two services of one machine apart.
+OF_A_HOST = {"headrace_service_prefix"}
 
 
 def problem(path: str, loader: Any) -> str | None:
@@ -100,10 +102,31 @@ def passed_over(inventory: Any, loader: Any) -> Iterator[str]:
         for path in files(inventory, loader, "group_vars", ["all"])
     }
     given |= {f"The group {name}": group.vars for name, group in inventory.groups.items()}
-    following = loader.load_from_file(str(FOLLOWING), cache="none").keys()
+    for place, name in set_in(given, following(loader)):
+        yield f"{place} sets {name}, which follows from the rest of the inventory and is not read there: take it out."
+
+
+def parted(inventory: Any, loader: Any) -> Iterator[str]:
+    """What is set where it counts, for some hosts alone: the others would go on with what follows from the inventory."""
+    groups = [name for name in inventory.groups if name != "all"]
+    given = {
+        path: loader.load_from_file(path, cache="none") or {}
+        for folder, names in (("group_vars", groups), ("host_vars", inventory.hosts))
+        for path in files(inventory, loader, folder, names)
+    }
+    given |= {f"The host {name}": host.vars for name, host in inventory.hosts.items()}
+    for place, name in set_in(given, following(loader) - OF_A_HOST):
+        yield f"{place} sets {name}, which follows from the rest of the inventory, and other hosts go by that: take it out."
+
+
+def following(loader: Any) -> set[str]:
+    return set(loader.load_from_file(str(FOLLOWING), cache="none"))
+
+
+def set_in(given: Mapping[str, Mapping[str, Any]], names: set[str]) -> Iterator[tuple[str, str]]:
     for place, variables in given.items():
-        for name in sorted(following & variables.keys()):
-            yield f"{place} sets {name}, which follows from the rest of the inventory and is not read there: take it out."
+        for name in sorted(names & variables.keys()):
+            yield place, name
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
@@ -126,6 +149,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         told = list(unreadable(inventory, loader)) or [
             *locked(inventory, loader),
             *passed_over(inventory, loader),
+            *parted(inventory, loader),
         ]
         for each in told:
             self._display.error(each, wrap_text=False)

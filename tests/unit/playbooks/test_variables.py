@@ -101,3 +101,16 @@ def test_what_is_set_where_it_counts_is_passed_over(tmp_path: Path, monkeypatch:
     write(tmp_path / "group_vars" / "live.yml", "headrace_service_prefix: archive-\n")
     write(tmp_path / "host_vars" / "east-1.yml", "headrace_service_prefix: archive-\n")
     assert told(tmp_path, monkeypatch, good=True) == []
+
+
+def test_what_follows_from_the_inventory_is_not_set_for_some_hosts_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror would ask a datacenter's brokers at the ports of its own."""
+    group = write(tmp_path / "group_vars" / "live.yml", "headrace_ports: {broker: 19092}\n")
+    host = write(tmp_path / "host_vars" / "east-1.yml", "headrace_broker_port: 19092\n")
+    reason = "which follows from the rest of the inventory, and other hosts go by that: take it out."
+    assert told(tmp_path, monkeypatch) == [
+        f"{group} sets headrace_ports, {reason}",
+        f"{host} sets headrace_broker_port, {reason}",
+    ]
