@@ -63,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     warehouses.further_warehouses,
     warehouses.loads,
     server_properties.server_properties,
+    server_properties.missing_listeners,
     zookeeper_properties.zookeeper_properties,
     zookeeper_properties.own_servers,
     zookeeper_values.zookeeper_values,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, datacenters, mirror_properties
+from headrace_inventory.addresses import Groups, HostVars, asked_ports, datacenters, mirror_properties
 from headrace_inventory.topics import LISTS, described
 
 Problem = Callable[[Mapping[str, str]], str | None]
@@ -50,6 +50,30 @@ def whole(host: str, lines: Mapping[str, Any], groups: Groups, hostvars: HostVar
         if datacenters(live, hostvars):
             own |= mirror_properties(live, hostvars, [topic["name"] for topic in topics], 1)
     return own | {str(key): text(value) for key, value in lines.items()}
+
+
+def missing_listeners(groups: Groups, hostvars: HostVars) -> list[str]:
+    """One sentence for each broker with listeners of its own that lack one at which the pipeline asks it."""
+    return [
+        f"Host {host} has in broker_properties the listeners {given}, without {place} at which the pipeline asks its broker: "
+        f"add {place}, or take them out."
+        for host in groups["broker"]
+        if (given := (hostvars[host].get("broker_properties") or {}).get("listeners")) is not None
+        for place in asked_places(hostvars[host])
+        if not listens(str(given), place)
+    ]
+
+
+def asked_places(variables: Mapping[str, Any]) -> list[str]:
+    ports = [variables["headrace_ports"][name] for name in asked_ports("broker", variables)]
+    return [f"{variables['headrace_address']}:{port}" for port in ports]
+
+
+def listens(listeners: str, place: str) -> bool:
+    """Whether one of the listeners is there, or at all addresses."""
+    port = place.rpartition(":")[2]
+    given = {listener.strip().partition("://")[2] for listener in listeners.split(",")}
+    return bool(given & {place, f":{port}", f"0.0.0.0:{port}"})
 
 
 def text(value: Any) -> str:

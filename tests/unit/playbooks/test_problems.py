@@ -277,6 +277,11 @@ BROKEN = {
         "Host east-zookeeper-1 has in broker_properties the key broker.id, which follows from broker_id: take it out there, and "
         "change that.",
     ),
+    "another port for a broker": (
+        change_variable("east-broker-2", "broker_properties", {"listeners": "PLAINTEXT://10.1.2.2:9192"}),
+        "Host east-broker-2 has in broker_properties the listeners PLAINTEXT://10.1.2.2:9192, without 10.1.2.2:9092 at which "
+        "the pipeline asks its broker: add 10.1.2.2:9092, or take them out.",
+    ),
     "one folder for all ZooKeepers": (
         change_variable("east-zookeeper-1", "zookeeper_properties", {"dataDir": "/srv"}),
         "Host east-zookeeper-1 has in zookeeper_properties the key dataDir, which follows from headrace_data_dir: take it out "
@@ -485,6 +490,19 @@ def test_a_bad_inventory_gets_its_sentence(name: str) -> None:
     change, sentence = BROKEN[name]
     change(inventory)
     assert sentence in inventory_problems(*inventory)
+
+
+@pytest.mark.parametrize("place", ["10.1.1.1:9092", ":9092", "0.0.0.0:9092"])
+def test_a_broker_may_have_further_listeners(place: str) -> None:
+    groups, hostvars = good_inventory()
+    listeners = f"PLAINTEXT://{place}, EXTERNAL://10.1.1.1:9192"
+    protocols = "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT"
+    hostvars["east-broker-1"]["broker_properties"] = {
+        "listeners": listeners,
+        "listener.security.protocol.map": protocols,
+        "advertised.listeners": "PLAINTEXT://10.1.1.1:9092,EXTERNAL://10.1.1.1:9192",
+    }
+    assert inventory_problems(groups, hostvars) == []
 
 
 @pytest.mark.parametrize("address", ["10.1.1.1", "broker-1.east.example.com", "localhost", "broker_1"])
