@@ -25,15 +25,23 @@ def health(play_hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> dic
 
 
 def health_text(looks: Mapping[str, Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]) -> str:
-    """The table, the disks, and what was said of clusters, mirror and audit."""
+    """The table, the disks, what is drained or half changed, and what was said of clusters, mirror and audit."""
     disks = [
         f"{host}  {disk['folder']}: {disk['free_mb']:,} of {disk['whole_mb']:,} MB free"
         for host, look in looks.items()
         for disk in look.get("disks", [])
     ]
     drained = [mark["sentence"] for look in looks.values() for mark in look.get("drained", [])]
+    unsettled = [
+        f"{name} runs a change that has not passed its gates: run the play again that made it."
+        for look in looks.values()
+        for name in look.get("unsettled", [])
+    ]
     said = [f"{each['name']}: {'well' if each['code'] == 0 else 'not well'}" for each in answers]
-    blocks = [table(HEADINGS, rows(looks)), *("\n".join(each) for each in (disks, drained, said) if each)]
+    blocks = [
+        table(HEADINGS, rows(looks)),
+        *("\n".join(each) for each in (disks, drained, unsettled, said) if each),
+    ]
     return "\n\n".join(blocks)
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible.module_utils import headrace_fingerprint as fingerprint
+from ansible.module_utils import headrace_kept as keeping
 from ansible.module_utils import headrace_machines as machines
 from ansible.module_utils import headrace_marks as marks
 from ansible.module_utils.basic import AnsibleModule
@@ -35,7 +36,9 @@ options:
   manager: {description: Who keeps the processes., type: str, choices: [supervisor, systemd]}
   socket: {description: Path of supervisor's socket., type: path}
   folders: {description: "Folders whose disks are looked at.", type: list, elements: path, default: []}
-  config_dir: {description: "The folder of configuration, where marks of drained hosts are.", type: path}
+  config_dir:
+    description: The folder of configuration, where marks of drained hosts are, and what services ran before a change.
+    type: path
   clock: {description: Whether the clock must be synchronised., type: bool, default: false}
   commands: {description: "Commands to run, each with a name and a list argv.", type: list, elements: dict, default: []}
   timeout_s: {description: How long each command may take., type: int, default: 60}
@@ -61,6 +64,10 @@ disks:
   returned: always
 drained:
   description: The hosts of the machine that are drained, each with a sentence.
+  type: list
+  returned: always
+unsettled:
+  description: The services that run a change which has not passed its gates.
   type: list
   returned: always
 complaints:
@@ -166,6 +173,15 @@ def drained_hosts(config_dir: str | None) -> tuple[list[dict[str, str]], list[st
     return [{"host": mark.host, "sentence": marks.sentence(mark)} for mark in found], []
 
 
+def unsettled(services: list[dict[str, Any]], config_dir: str | None) -> list[str]:
+    """The services whose change was interrupted, or is under way."""
+    if not config_dir:
+        return []
+    return [
+        each["name"] for each in services if keeping.is_kept(os.path.join(config_dir, each["name"], "kept"))
+    ]
+
+
 def answer(command: dict[str, Any], timeout_s: int) -> dict[str, Any]:
     """What a command came to, without secrets; `code` is None where it did not end or could not be run."""
     code: int | None = None
@@ -203,6 +219,7 @@ def main() -> None:
         services=[looked_at(each, asked["manager"], asked["socket"]) for each in asked["services"]],
         disks=disks(asked["folders"]),
         drained=drained,
+        unsettled=unsettled(asked["services"], asked["config_dir"]),
         complaints=[*complaints, *([clock] if clock else [])],
         answers=[answer(each, asked["timeout_s"]) for each in asked["commands"]],
     )

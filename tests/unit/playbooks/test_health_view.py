@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from inventory_kit import UNSECURED
+from playbooks_kit import load
 
 from headrace_inventory.looks import looked_at, looks
 from headrace_views.health import duration, health, table
@@ -67,6 +69,27 @@ def test_all_is_well() -> None:
     assert found["problems"] == []
     assert "e-1   headrace-broker-1  running  1 h 6 min  1         release 0.1.0  yes" in found["text"]
     assert "mirror: well" in found["text"]
+    assert "has not passed its gates" not in found["text"]
+
+
+def test_a_change_that_was_interrupted_is_told_and_is_no_fault() -> None:
+    found = told(hostvars(e_2=look("e-2") | {"unsettled": ["headrace-broker-2"]}))
+    assert found["problems"] == []
+    assert (
+        "\n\nheadrace-broker-2 runs a change that has not passed its gates: run the play again that made it.\n\n"
+        in found["text"]
+    )
+
+
+def test_a_service_beside_which_lies_what_it_ran_before_is_unsettled(tmp_path: Path) -> None:
+    module = load("headrace_look")
+    kept = tmp_path / "headrace-broker-2" / "kept"
+    kept.mkdir(parents=True)
+    services = [{"name": "headrace-broker-1"}, {"name": "headrace-broker-2"}]
+    assert module.unsettled(services, str(tmp_path)) == []
+    (kept / "kept.json").write_text("{}")
+    assert module.unsettled(services, str(tmp_path)) == ["headrace-broker-2"]
+    assert module.unsettled(services, None) == []
 
 
 @pytest.mark.parametrize(
