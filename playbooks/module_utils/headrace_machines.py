@@ -110,12 +110,18 @@ def memory_mb() -> int:
 
 
 def disk_problems(needed_mb: Mapping[str, int]) -> list[str]:
-    """A sentence for each disk that has less free than all the folders need that are, or will be, on it."""
+    """A sentence for each disk that is read-only, or has less free than all the folders need that are, or will be, on it."""
     disks: dict[int, list[str]] = {}
     for folder in needed_mb:
         disks.setdefault(os.stat(existing(folder)).st_dev, []).append(folder)
     found = []
     for folders in disks.values():
+        if is_read_only(folders[0]):
+            found.append(
+                f"The disk of {', '.join(folders)} on {name()} is mounted read-only: look in the kernel's log why, and mount it "
+                "for writing, or set headrace_data_dir."
+            )
+            continue
         free_mb = shutil.disk_usage(existing(folders[0])).free >> 20
         wanted_mb = sum(needed_mb[folder] for folder in folders)
         if free_mb < wanted_mb:
@@ -124,6 +130,10 @@ def disk_problems(needed_mb: Mapping[str, int]) -> list[str]:
                 "make room, or set headrace_data_dir."
             )
     return found
+
+
+def is_read_only(folder: str) -> bool:
+    return bool(os.statvfs(existing(folder)).f_flag & os.ST_RDONLY)
 
 
 def existing(folder: str) -> str:

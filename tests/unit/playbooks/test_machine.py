@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -149,6 +150,15 @@ def test_too_little_memory_room_and_open_files_are_told_in_numbers(tmp_path: Pat
     assert "MB free, and its services need 1099511627777 MB" in disk
     assert "haproxy needs 1099511627776 open files" in files
     assert problems(needs={"memory_mb": 1, "disk": {str(tmp_path): 1}, "open_files": []}) == []
+
+
+def test_a_disk_that_nobody_may_write_to_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda folder: SimpleNamespace(f_flag=os.ST_RDONLY))
+    (disk,) = problems(needs={"disk": {str(tmp_path / "not" / "yet"): 1}})
+    assert disk == (
+        f"The disk of {tmp_path}/not/yet on {NAME} is mounted read-only: look in the kernel's log why, and mount it for writing, "
+        "or set headrace_data_dir."
+    )
 
 
 def test_a_disk_of_its_own_is_looked_at_by_itself(tmp_path: Path) -> None:
