@@ -22,6 +22,7 @@ from ansible.module_utils.headrace_machines import parent_of
 
 FAULT_BAD_NAME = 10
 LOG_TAIL_LINES = 12
+START = "start it with playbooks/site.yml, whose --limit has to name the machine as well, where there is one"
 
 
 class ManagerError(Exception):
@@ -160,8 +161,7 @@ class Supervisor:
             raise ManagerError(f"supervisor says of {self.name}: {fault.faultString}.") from fault
         except ConnectionRefusedError as error:
             raise ManagerError(
-                f"supervisor does not run, though {self.socket} is there, as after a boot or where it was killed: start it with "
-                "playbooks/site.yml."
+                f"supervisor does not run, though {self.socket} is there, as after a boot or where it was killed: {START}."
             ) from error
         except OSError as error:
             raise ManagerError(f"supervisor does not answer at {self.socket}: {error}.") from error
@@ -180,9 +180,7 @@ class Supervisor:
 
     def start(self) -> None:
         if self.rpc is None:
-            raise ManagerError(
-                f"supervisor does not run: there is no {self.socket}. Roll out with playbooks/site.yml."
-            )
+            raise ManagerError(f"supervisor does not run: there is no {self.socket}: {START}.")
         if self.definition_changed() or self.info() is None:
             self.load_definition()
         self.rpc.startProcess(self.name, False)

@@ -226,12 +226,18 @@ def test_services_of_a_drained_host_are_only_ever_stopped(tmp_path: Path) -> Non
 
 def test_a_supervisor_that_a_boot_ended_is_told_from_none(tmp_path: Path) -> None:
     path = str(tmp_path / "supervisor.sock")
-    assert managers.Supervisor("broker", path).state() == "missing"
+    missing = managers.Supervisor("broker", path)
+    assert missing.state() == "missing"
+    start = (
+        "start it with playbooks/site.yml, whose --limit has to name the machine as well, where there is one."
+    )
+    with pytest.raises(managers.ManagerError) as error:
+        missing.start()
+    assert str(error.value) == f"supervisor does not run: there is no {path}: {start}"
     with socket.socket(socket.AF_UNIX) as connection:
         connection.bind(path)
     with pytest.raises(managers.ManagerError) as error:
         managers.Supervisor("broker", path).state()
     assert str(error.value) == (
-        f"supervisor does not run, though {path} is there, as after a boot or where it was killed: start it with "
-        "playbooks/site.yml."
+        f"supervisor does not run, though {path} is there, as after a boot or where it was killed: {start}"
     )
