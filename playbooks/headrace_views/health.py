@@ -14,6 +14,7 @@ DISK_FREE_SHARE_MIN, DISK_FREE_MB_MIN = 0.1, 512
 """Below both a disk is told of: a tenth of a large one may be plenty."""
 CERTIFICATE_DAYS_MIN = 14
 SAID_LINES_MAX = 12
+NAMED_SERVICES_MAX = 3
 
 
 def health(play_hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> dict[str, Any]:
@@ -109,12 +110,31 @@ def health_problems(
 
 def service_problems(look: Mapping[str, Any]) -> Iterator[str]:
     drained = {mark["host"] for mark in look.get("drained", [])}
+    places: dict[str, list[str]] = {}
     for each in look["services"]:
-        place, left_s = f"{each['name']} on {each['host']}", each.get("certificate_left_s")
         if each["complaint"] is not None and each["host"] not in drained:
-            yield f"{place} is not well: {each['complaint'].rstrip('.')}."
+            complaint = each["complaint"].rstrip(".")
+            places.setdefault(complaint, []).append(f"{each['name']} on {each['host']}")
+    for complaint, found in places.items():
+        yield f"{together(found)} not well: {complaint}."
+    yield from certificate_problems(look)
+
+
+def together(places: Sequence[str]) -> str:
+    """What is not well for one reason, with its verb; a whole machine's services are counted, the table names them."""
+    if len(places) > NAMED_SERVICES_MAX:
+        return f"{len(places)} services of one machine, {places[0]} first, are"
+    return f"{', '.join(places)} {'is' if len(places) == 1 else 'are'}"
+
+
+def certificate_problems(look: Mapping[str, Any]) -> Iterator[str]:
+    for each in look["services"]:
+        left_s = each.get("certificate_left_s")
         if left_s is not None and left_s < CERTIFICATE_DAYS_MIN * 86_400:
-            yield f"The certificate that {place} shows {lasting(left_s)}: renew it with playbooks/certificates.yml."
+            yield (
+                f"The certificate that {each['name']} on {each['host']} shows {lasting(left_s)}: "
+                "renew it with playbooks/certificates.yml."
+            )
 
 
 def disk_problems(host: str, look: Mapping[str, Any]) -> Iterator[str]:

@@ -124,6 +124,23 @@ def test_what_is_not_well_has_a_sentence(found: dict[str, Any], sentence: str) -
     assert told(hostvars(**found))["problems"] == [sentence]
 
 
+@pytest.mark.parametrize(
+    ("count", "beginning"),
+    [
+        (2, "headrace-broker-0 on e-0, headrace-broker-1 on e-1 are"),
+        (20, "20 services of one machine, headrace-broker-0 on e-0 first, are"),
+    ],
+)
+def test_services_of_a_machine_that_are_unwell_for_one_reason_share_a_sentence(
+    count: int, beginning: str
+) -> None:
+    complaint = "supervisor does not run."
+    services = [service(f"e-{n % 10}", state="unknown", complaint=complaint) for n in range(count)]
+    found = told(hostvars(e_2={**look("e-2"), "services": services}))
+    assert found["problems"] == [f"{beginning} not well: supervisor does not run."]
+    assert found["text"].count("unknown") == count
+
+
 @pytest.mark.parametrize("left_s", [None, 14 * 86_400])
 def test_a_certificate_that_lasts_is_not_told_of(left_s: int | None) -> None:
     assert told(hostvars(e_2=look("e-2", certificate_left_s=left_s)))["problems"] == []
