@@ -179,6 +179,37 @@ def test_old_events_get_the_newest_schemas_default_whichever_come_first(
     assert rows == [(0, "eu"), (1, "us"), (2, "eu")]
 
 
+def with_place(*parts: dict[str, Any]) -> dict[str, Any]:
+    place = {"type": "record", "name": "Place", "fields": [{"name": "city", "type": "string"}, *parts]}
+    return {
+        **EVENT,
+        "fields": [*EVENT["fields"], {"name": "place", "type": place, "default": {"city": "Ulm"}}],
+    }
+
+
+def test_a_records_default_gets_those_of_the_fields_that_the_record_grew_since(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-place.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    first, grown = with_place(), with_place({"name": "zone", "type": "string", "default": "eu"})
+    old = framed(1, EVENT, event(0))
+    values = [
+        framed(2, first, {**event(1), "place": {"city": "Bonn"}}),
+        old,
+        framed(3, grown, {**event(3), "place": {"city": "Rome", "zone": "it"}}),
+        old,
+    ]
+    with schemas_served({1: EVENT, 2: first, 3: grown}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        for value in values:
+            publish_values(broker.bootstrap, topic, [value])
+            settle_down(loader)
+    rows = answer(tmp_path, "SELECT place FROM warehouse.pageviews ORDER BY _offset")
+    places = [("Bonn", None), ("Ulm", None), ("Rome", "it"), ("Ulm", "eu")]
+    assert rows == [({"city": city, "zone": zone},) for city, zone in places]
+
+
 def test_keys_and_headers_are_kept_in_rows_and_in_dead_letters(broker: DevCluster, tmp_path: Path) -> None:
     topic = "dc-keys.pageviews"
     create_topic(broker.bootstrap, topic, 1)

@@ -156,6 +156,8 @@ class _Mapper:
 
     def __init__(self) -> None:
         self.defaults: dict[str, pa.Array] = {}
+        self._written: dict[str, Any] = {}
+        """The defaults as the schema has them, in JSON."""
         self._named: dict[str, Any] = {}
         self._open: list[str] = []
         self._count = 0
@@ -221,7 +223,8 @@ class _Mapper:
             inside = f"{path}.{item['name']}" if path else str(item["name"])
             mapped = self.map(item["type"], inner, inside)
             if "default" in item:
-                self.defaults[inside] = _default(item["default"], mapped, inside)
+                self._written[inside] = item["default"]
+                self.defaults[inside] = _default(mapped, inside, self._written)
             parts.append((str(item["name"]), mapped))
         self._open.pop()
         return Mapped(
@@ -301,16 +304,16 @@ def _decimal(avro: Mapping[str, Any]) -> pa.Decimal128Type | None:
     return pa.decimal128(precision, scale)
 
 
-def _default(value: Any, mapped: Mapped, path: str) -> pa.Array:
-    target = table_type(mapped.natural)
+def _default(mapped: Mapped, path: str, written: Mapping[str, Any]) -> pa.Array:
+    value, target = written[path], table_type(mapped.natural)
     try:
-        array = pa.array([_python_value(value, mapped.physical)], type=mapped.physical)
+        array = pa.array([_python_value(value, mapped.physical, path, written)], type=mapped.physical)
         return array.cast(mapped.natural).cast(target)
     except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         raise UnsupportedSchemaError(f"{path}: the default {value!r} is no {mapped.natural}") from error
 
 
-def _python_value(value: Any, physical: pa.DataType) -> Any:
+def _python_value(value: Any, physical: pa.DataType, path: str, written: Mapping[str, Any]) -> Any:
     """Turn an Avro default in JSON into what Arrow takes (bytes are written as ISO-8859-1 text)."""
     if value is None:
         return None
@@ -320,12 +323,21 @@ def _python_value(value: Any, physical: pa.DataType) -> Any:
     if pa.types.is_binary(physical) or pa.types.is_fixed_size_binary(physical):
         return value.encode("iso-8859-1")
     if pa.types.is_struct(physical):
-        return {part.name: _python_value(value.get(part.name), part.type) for part in _fields(physical)}
+        return {part.name: _part_value(value, part, path, written) for part in _fields(physical)}
     if pa.types.is_list(physical):
-        return [_python_value(item, physical.value_type) for item in value]
+        return [_python_value(item, physical.value_type, f"{path}[]", written) for item in value]
     if pa.types.is_map(physical):
-        return [(key, _python_value(item, physical.item_type)) for key, item in value.items()]
+        inside = f"{path}{{}}"
+        return [
+            (key, _python_value(item, physical.item_type, inside, written)) for key, item in value.items()
+        ]
     return value
+
+
+def _part_value(value: Mapping[str, Any], part: pa.Field, path: str, written: Mapping[str, Any]) -> Any:
+    """Return what a record's default has for a field, or else the field's own default."""
+    inside = f"{path}.{part.name}"
+    return _python_value(value.get(part.name, written.get(inside)), part.type, inside, written)
 
 
 def _fields(struct: pa.DataType) -> Iterator[pa.Field]:

@@ -167,7 +167,8 @@ def _fastavro(plain_json: str) -> tuple[Any, Any]:
 def conform(rows: pa.StructArray, schema: WriterSchema, shape: TableShape) -> pa.Table:
     """Turn rows of the writer's fields into rows of the table's columns.
 
-    A column that the writer lacks gets its default, or null without one; extra fields cannot occur (see `decode`).
+    A column that the writer lacks gets its default, or null without one, and so does a field that a default lacks; extra
+    fields cannot occur (see `decode`).
     """
     natural = schema.mapped.natural
     columns = [
@@ -190,7 +191,8 @@ def _child(
     default = defaults.get(path)
     if default is None or default.null_count:
         return pa.nulls(count, column.type)
-    return default.cast(column.type).take(pa.array(np.zeros(count, dtype=np.int64)))
+    whole = _conform_array(default, default.type, column.type, path, defaults)
+    return whole.take(pa.array(np.zeros(count, dtype=np.int64)))
 
 
 def _conform_array(

@@ -187,6 +187,26 @@ def test_an_old_event_gets_the_defaults_of_the_fields_it_lacks_nested_ones_inclu
     ]
 
 
+def test_an_old_event_gets_a_records_default_with_those_of_the_fields_that_it_grew_since() -> None:
+    old = record(field("n", "int"))
+    place = {"type": "record", "name": "Place", "fields": [field("city", "string")]}
+    first = record(*old["fields"], field("place", place, default={"city": "Ulm"}))
+    later = json.loads(json.dumps(first))
+    later["fields"][1]["type"]["fields"].append(field("zone", "string", default="eu"))
+    first_defaults, writer = mapped(first).defaults, mapped(later)
+    shape = TableShape(columns=writer.table_fields, defaults={**writer.defaults, **first_defaults})
+    decoded = decode(encoded(old, [{"n": 3}]), mapped(old), shape)
+    assert decoded.rows.to_pylist() == [{"n": 3, "place": {"city": "Ulm", "zone": "eu"}}]
+
+
+def test_fields_that_a_records_default_leaves_out_have_their_own() -> None:
+    place = {"type": "record", "name": "Place", "fields": [field("zone", "string", default="eu")]}
+    newer = record(field("n", "int"), field("place", place, default={}))
+    old = record(field("n", "int"))
+    decoded = decode(encoded(old, [{"n": 3}]), mapped(old), shape_of(mapped(newer)))
+    assert decoded.rows.to_pylist() == [{"n": 3, "place": {"zone": "eu"}}]
+
+
 def test_a_table_grows_for_new_and_wider_fields_only() -> None:
     narrow, wide = mapped(record(field("n", "int"))), mapped(record(field("n", "long")))
     more = mapped(record(field("n", "int"), field("header", HEADER)))
