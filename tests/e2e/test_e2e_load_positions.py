@@ -15,18 +15,23 @@ from audit_world import DATACENTER, TOPIC, AuditWorld, end_offset
 from commands import headrace
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from iceberg_spark import spark_sql
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
 from processes import DevCluster, eventually
+from pyiceberg.catalog import Catalog
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire import partitions
 from headrace.broker.wire.batches import iter_batches
 from headrace.events.registry_address import RegistryAddress
-from headrace.load import history, tables, task
+from headrace.load import expiry, history, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
+from headrace.load.leftovers import Run
 from headrace.load.log_client import LogClient
+from headrace.load.ranges import Limits
 
+LIMITS = Limits()
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 
 
@@ -36,12 +41,13 @@ def registry() -> Iterator[str]:
         yield url
 
 
-def loader(broker: DevCluster, registry: str, warehouse: Path, topic: str) -> Loader:
+def loader(broker: DevCluster, registry: str, warehouse: Path, topic: str, limits: Limits = LIMITS) -> Loader:
     config = LoadConfig(
         bootstrap=Bootstrap(broker.bootstrap),
         registry=RegistryAddress(registry),
         task_count_max=2,
         wanted=lambda name: name == topic,
+        limits=limits,
     )
     return Loader(tables.open_catalog(str(warehouse)), config, lambda work: [task.run(item) for item in work])
 
@@ -296,4 +302,50 @@ def test_the_audit_calls_lost_what_was_passed_over_and_nothing_is_on_its_way(
             assert item["partition"] == partition
             assert "retention" in item["reason"]
     finally:
+        world.end()
+
+
+def load_some(world: AuditWorld, catalog: Catalog, commits: int) -> int:
+    """Load in small commits, not all there is; returns how many rows."""
+    limits = Limits(records_per_range_max=5)
+    running = loader(world.offline, world.registry.url, world.warehouse, f"{DATACENTER}.{TOPIC}", limits)
+    rows = 0
+    while not catalog.table_exists(f"warehouse.{TOPIC}") or (
+        len(tables.load_table(catalog, TOPIC).snapshots()) < commits
+    ):
+        rows += running.round().rows
+    running.close()
+    return rows
+
+
+@pytest.mark.acceptance
+def test_what_was_archived_of_a_dropped_table_is_nothing_of_the_one_in_its_place(
+    tmp_path: Path, zookeeper: ZooKeeperProcess
+) -> None:
+    world, run = AuditWorld(tmp_path, zookeeper), Run()
+    state = ("--state", str(tmp_path / "state"))
+    try:
+        world.publish(100)
+        world.count("live")
+        world.copy()
+        world.count("offline")
+        world.load()
+        catalog = tables.open_catalog(str(world.warehouse))
+        expiry.archive(catalog, TOPIC, run)
+        assert world.report(*state)["verdict"] == "complete"
+        spark_sql(world.warehouse, [f"DROP TABLE headrace.warehouse.{TOPIC}"])
+        there = load_some(world, catalog, commits=4)
+        expiry.archive(catalog, TOPIC, run)
+        table = tables.load_table(catalog, TOPIC)
+        first, *_ = table.snapshots()
+        table.maintenance.expire_snapshots().by_id(first.snapshot_id).commit()
+        for arguments in (state, ()):
+            report = world.report(*arguments)
+            assert (report["verdict"], report["findings"]) == ("incomplete", [])
+            assert sum(item["under_way"] for item in report["hops"]) == 100 - there
+        world.load()
+        for arguments in (state, ()):
+            assert world.report(*arguments)["verdict"] == "complete"
+    finally:
+        run.close()
         world.end()

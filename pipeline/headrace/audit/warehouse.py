@@ -149,15 +149,18 @@ class Warehouse:
 
     def _read_arrivals(self, ledger: Ledger, name: str) -> None:
         """Read the commits that are new; those that expired since are in the load's history."""
-        snapshots = load_table(self._catalog, name).snapshots()
+        table = load_table(self._catalog, name)
+        snapshots = table.snapshots()
         numbers = [snapshot.sequence_number or 0 for snapshot in snapshots]
+        if ledger.tables.setdefault(name, history.uuid_of(table)) != history.uuid_of(table):
+            raise ForeignLedgerError(f"table {name} was dropped and made anew since it was read")
         known = ledger.commits.get(name, 0)
         if known > max(numbers, default=0):
             raise ForeignLedgerError(f"the ledger knows commit {known} of table {name}, which has fewer")
         if not numbers or max(numbers) <= known:
             return
         if len([number for number in numbers if number > known]) == max(numbers) - known:
-            rows = history.rows_of(name, (item for item in snapshots if (item.sequence_number or 0) > known))
+            rows = history.rows_of(table, (item for item in snapshots if (item.sequence_number or 0) > known))
         else:
             rows = history.arrivals(self._catalog, name)
         columns = (rows.column(column).to_pylist() for column in ARRIVAL_COLUMNS)

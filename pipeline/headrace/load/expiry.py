@@ -253,9 +253,9 @@ def _archive(known: Table, table: Table, up_to: int, run: Run) -> None:
         return
     archived = history.summary_json(history.newest_with(known, history.ARCHIVED), history.ARCHIVED)
     archived.pop(name, None)
-    archived[str(table.metadata.table_uuid)] = up_to
+    archived[history.uuid_of(table)] = up_to
     writer = FileWriter(target_of(known, run.folder_of(known)))
-    writer.write(history.rows_of(name, missing).cast(arrow_schema(known)))
+    writer.write(history.rows_of(table, missing).cast(arrow_schema(known)))
     written = writer.close()
     files = [data_file(written)] if written is not None else []
     append(known, files, {history.ARCHIVED: json.dumps(archived)})

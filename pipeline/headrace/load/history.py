@@ -257,9 +257,10 @@ def nested(values: Mapping[TopicPartition, Any]) -> str:
 def arrivals(catalog: Catalog, name: str) -> pa.Table:
     """Return when each range of offsets became visible in the table or was passed over, in the order of commits.
 
-    Columns: those of `tables.LOAD_HISTORY_TABLE` but for `table`; `topic` is the whole name, `<datacenter>.<topic>`. `kind`
-    and `reason` are null for what was loaded, and a passing's otherwise. The history is read before the table, so a
-    commit that is archived in between appears once.
+    Columns: those of `tables.LOAD_HISTORY_TABLE` but for what names the table; `topic` is the whole name,
+    `<datacenter>.<topic>`. `kind` and `reason` are null for what was loaded, and a passing's otherwise. The history is
+    read before the table, so a commit that is archived in between appears once. What is archived of a table that was
+    dropped and had this name is left out.
 
     Raises:
         WarehouseError: there is no such table.
@@ -267,8 +268,18 @@ def arrivals(catalog: Catalog, name: str) -> pa.Table:
     archived, known = _archived(catalog, name)
     table = load_table(catalog, name)
     known_up_to = 0 if known is None else archived_up_to(known, table)
-    live = rows_of(name, (item for item in table.snapshots() if (item.sequence_number or 0) > known_up_to))
-    return pa.concat_tables([archived, live]).drop_columns(["table"])
+    live = rows_of(table, (item for item in table.snapshots() if (item.sequence_number or 0) > known_up_to))
+    return pa.concat_tables([_own(archived, table), live]).drop_columns(["table", "table_uuid"])
+
+
+def _own(rows: pa.Table, table: Table) -> pa.Table:
+    """Return the rows of this very table; older releases archived rows without a uuid."""
+    uuid = rows.column("table_uuid")
+    return rows.filter(pc.or_kleene(pc.is_null(uuid), pc.equal(uuid, uuid_of(table))))
+
+
+def uuid_of(table: Table) -> str:
+    return str(table.metadata.table_uuid)
 
 
 def passings(catalog: Catalog, name: str) -> list[Passing]:
@@ -278,10 +289,11 @@ def passings(catalog: Catalog, name: str) -> list[Passing]:
     return [Passing(**item) for item in fields]
 
 
-def rows_of(name: str, snapshots: Iterable[Snapshot]) -> pa.Table:
-    """Return the history rows of snapshots."""
+def rows_of(table: Table, snapshots: Iterable[Snapshot]) -> pa.Table:
+    """Return the history rows of a table's snapshots."""
+    named = {"table": table.name()[-1], "table_uuid": uuid_of(table)}
     rows = [
-        {"table": name, "committed_at_ms": snapshot.timestamp_ms, **row}
+        {**named, "committed_at_ms": snapshot.timestamp_ms, **row}
         for snapshot in sorted(snapshots, key=lambda item: item.sequence_number or 0)
         for row in (*_loaded(snapshot), *map(asdict, passed_in(snapshot)))
     ]
@@ -338,7 +350,7 @@ def archived_up_to(history: Table, table: Table) -> int:
     Older releases knew a table by its name alone.
     """
     known = summary_json(newest_with(history, ARCHIVED), ARCHIVED)
-    number = int(known.get(str(table.metadata.table_uuid), known.get(table.name()[-1], 0)))
+    number = int(known.get(uuid_of(table), known.get(table.name()[-1], 0)))
     newest = max((item.sequence_number or 0 for item in table.snapshots()), default=0)
     return number if number <= newest else 0
 
@@ -351,7 +363,7 @@ def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, Table | None]:
         return LOAD_HISTORY_TABLE.empty_table(), None
     rows = history.scan(row_filter=f"table == '{name}'").to_arrow()
     for item in LOAD_HISTORY_TABLE:
-        if item.name not in rows.column_names:  # from before there were passings
+        if item.name not in rows.column_names:  # from an older release
             rows = rows.append_column(item, pa.nulls(len(rows), item.type))
     order = [("committed_at_ms", "ascending"), ("life", "ascending")]
     return rows.select(LOAD_HISTORY_TABLE.names).cast(LOAD_HISTORY_TABLE).sort_by(order), history

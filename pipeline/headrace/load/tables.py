@@ -105,6 +105,7 @@ LOAD_HISTORY_TABLE: Final = pa.schema(
         pa.field("life", pa.int32()),
         pa.field("kind", pa.string()),
         pa.field("reason", pa.string()),
+        pa.field("table_uuid", pa.string()),
     ]
 )
 

@@ -116,6 +116,8 @@ class Ledger:
     acceptances: Acceptances = field(init=False)
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
+    tables: dict[str, str] = field(default_factory=dict)
+    """The uuid of each table of the warehouse."""
     commits: dict[str, int] = field(default_factory=dict)
     """The sequence number of the last snapshot of each table that was read."""
     rows_forgotten: set[str] = field(default_factory=set)

@@ -141,6 +141,7 @@ def _sections(ledger: Ledger) -> dict[str, Any]:
         "mirror_findings": [asdict(item) for item in ledger.mirror_findings.values()],
         "acceptances": [acceptances.as_fields(item) for item in ledger.acceptances.known.values()],
         "files": {table: sorted(files) for table, files in ledger.files.items()},
+        "tables": ledger.tables,
         "commits": ledger.commits,
         "rows_forgotten": sorted(ledger.latencies.files_waiting() | ledger.rows_forgotten),
         "backlog": [
@@ -200,6 +201,7 @@ def from_json(fields: Any) -> Ledger:
     for item in fields.get("acceptances", ()):
         ledger.acceptances.take(acceptances.from_fields(item))
     ledger.files = {table: set(files) for table, files in fields["files"].items()}
+    ledger.tables = dict(fields.get("tables", {}))
     ledger.commits = dict(fields["commits"])
     ledger.rows_forgotten = set(fields["rows_forgotten"])
     ledger.copies.backlog = {

@@ -12,7 +12,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from headrace.audit.ledger.ledger import Ledger
+from headrace.audit.ledger.ledger import ForeignLedgerError, Ledger
+from headrace.audit.ledger.state import as_json, from_json
 from headrace.audit.warehouse import Warehouse
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, expiry, history, tables
@@ -216,7 +217,19 @@ def test_a_table_that_was_dropped_and_loaded_anew_has_arrivals_of_its_own(catalo
         known = history.arrivals(catalog, "pageviews").column("first_offset").to_pylist()
         assert sorted(known) == list(range(25))
         catalog.drop_table("warehouse.pageviews")
-        tables.load_table(catalog, tables.LOAD_HISTORY).delete("table == 'pageviews'")
+
+
+def test_an_audit_takes_a_table_that_was_dropped_and_loaded_anew_for_another(
+    catalog: Catalog, run: Run
+) -> None:
+    ledger, warehouse = Ledger(), Warehouse(catalog)
+    fill(catalog, run, 2)
+    warehouse.read_into(ledger)
+    kept = from_json(as_json(ledger))
+    catalog.drop_table("warehouse.pageviews")
+    fill(catalog, run, 3)
+    with pytest.raises(ForeignLedgerError, match="dropped"):
+        warehouse.read_into(kept)
 
 
 def test_arrivals_that_an_older_release_archived_are_counted_once(catalog: Catalog, run: Run) -> None:
