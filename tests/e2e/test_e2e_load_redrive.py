@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from audit_world import DATACENTER, TOPIC, AuditWorld, run_script
+from commands import headrace
+from iceberg_spark import spark_sql
 from load_driver import load, run_here
 from load_helpers import EVENT, EVENT_ID, GARBAGE, event, framed, schemas_served
 from load_kit import bury, letter_at, offsets_in
@@ -31,6 +33,10 @@ from headrace.load.leftovers import Run
 
 EVENTS = 200
 LETTERS = 1000
+REWRITE = (
+    "CALL headrace.system.rewrite_data_files(table => 'warehouse.{}', "
+    "options => map('delete-file-threshold', '1'))"
+)
 
 
 @pytest.fixture
@@ -119,6 +125,28 @@ def buried(tmp_path: Path) -> Catalog:
         bury(catalog, run, following, [letter_at(at, value, "no schema") for at, value in values])
     run.close()
     return catalog
+
+
+@pytest.mark.acceptance
+def test_letters_from_which_spark_deleted_by_delete_files_wait_until_they_are_rewritten(
+    buried: Catalog, tmp_path: Path
+) -> None:
+    warehouse, letters = tmp_path / "warehouse", f"headrace.warehouse.{tables.DEAD_LETTER}"
+    by_files = f"ALTER TABLE {letters} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')"
+    spark_sql(warehouse, [by_files, f"DELETE FROM {letters} WHERE _offset = 1"])
+    before = offsets_in(buried, tables.DEAD_LETTER)
+    with schemas_served({EVENT_ID: EVENT}) as registry:
+        command = ["load", "redrive", "--registry", registry, "--warehouse", str(warehouse)]
+        refused = headrace(*command)
+        assert refused.returncode == 1
+        assert "rewrite_data_files" in refused.stderr
+        assert offsets_in(buried, tables.DEAD_LETTER) == before
+        spark_sql(warehouse, [REWRITE.format(tables.DEAD_LETTER)])
+        done = headrace(*command)
+        assert done.returncode == 0, done.stderr
+    junk = list(range(0, LETTERS, 10))
+    assert offsets_in(buried, tables.DEAD_LETTER) == junk
+    assert offsets_in(buried, "pageviews") == [at for at in range(2, LETTERS) if at not in junk]
 
 
 def redriving(registry: str, warehouse: Path, *kill: str) -> subprocess.Popen[bytes]:

@@ -116,8 +116,11 @@ def redrive(catalog: Catalog, registry: SchemaRegistry, wanted: Wanted, *, is_dr
 
 
 def _check(catalog: Catalog, wanted: Wanted) -> None:
-    """Refuse a topic that the warehouse does not know, and letters whose table is gone, before anything changes."""
-    found = _sources(load_table(catalog, DEAD_LETTER))
+    """Refuse a topic that the warehouse does not know, letters whose table is gone, and delete files, before anything changes."""
+    letters = load_table(catalog, DEAD_LETTER)
+    for task in letters.scan().plan_files():
+        _check_whole(task)
+    found = _sources(letters)
     known = {name for source in found for name in source_names(source)}
     for topic in sorted(wanted.topics - known):
         if not catalog.table_exists(f"{NAMESPACE}.{table_of_topic(topic)}"):
@@ -127,6 +130,14 @@ def _check(catalog: Catalog, wanted: Wanted) -> None:
             )
     for source in sorted(filter(wanted.has, found)):
         load_table(catalog, table_of_topic(source.name))
+
+
+def _check_whole(task: FileScanTask) -> None:
+    if task.delete_files:
+        raise WarehouseError(
+            f"{NAMESPACE}.{DEAD_LETTER} has delete files, which a redrive cannot rewrite: rewrite its data files with "
+            "Spark (`CALL system.rewrite_data_files`, option `delete-file-threshold` 1) and redrive once more"
+        )
 
 
 def _sources(letters: Table) -> set[Source]:
@@ -172,11 +183,7 @@ class _Redrive:
 
     def _take(self, task: FileScanTask) -> bool:
         """Take one file; False where somebody else changed it meanwhile, so that what is left of it is elsewhere."""
-        if task.delete_files:
-            raise WarehouseError(
-                f"{NAMESPACE}.{DEAD_LETTER} has delete files, which a redrive cannot rewrite: rewrite its data files with "
-                "Spark (`CALL system.rewrite_data_files`) and redrive once more"
-            )
+        _check_whole(task)
         path = task.file.file_path
         self._seen.add(path)
         letters = load_table(self._catalog, DEAD_LETTER)
