@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_world import DATACENTER, TOPIC, AuditWorld, run_script
+from audit_world import DATACENTER, HEADRACE, TOPIC, AuditWorld, run_script
 from commands import headrace
 from iceberg_spark import spark_sql
 from load_driver import load, run_here
 from load_helpers import EVENT, EVENT_ID, GARBAGE, event, framed, schemas_served
 from load_kit import bury, letter_at, offsets_in
 from load_kit import load as load_offsets
+from processes import eventually
 from pyiceberg.catalog import Catalog
 from registry_process import RegistryProcess
 from zookeeper_process import ZooKeeperProcess
@@ -110,6 +111,40 @@ def test_events_before_their_schema_come_once_it_is_there(
         assert (after["totals"]["dead_letters"], after["totals"]["warehouse"]) == (0, EVENTS)
     assert after["complete_until"] == before["complete_until"]
     assert rows(world.warehouse) == rows(loaded_anew(world, late, tmp_path / "anew"))
+
+
+@pytest.mark.acceptance
+def test_a_redrive_beside_a_load_that_goes_on_loses_and_doubles_nothing(
+    world: AuditWorld, late: RegistryProcess, tmp_path: Path
+) -> None:
+    world.publish(EVENTS)
+    world.copy()
+    load_impatiently(world, late)
+    register(late)
+    settings = ("--registry", late.url, "--warehouse", str(world.warehouse))
+    source = ("--bootstrap", world.offline.bootstrap, "--topics", f"{DATACENTER}[.]{TOPIC}")
+    going_on = subprocess.Popen([HEADRACE, "load", *source, *settings, "--interval", "0.05"])
+    try:
+        world.publish(EVENTS)
+        world.copy()
+        eventually(lambda: rows(world.warehouse), what="the load to go on")
+        redrive = subprocess.Popen([HEADRACE, "load", "redrive", *settings])
+        while redrive.poll() is None:
+            world.publish(EVENTS // 10)
+            world.copy()
+        assert redrive.returncode == 0
+    finally:
+        going_on.terminate()
+        assert going_on.wait(60) == 0
+    world.load()
+    for tier in ("live", "offline"):
+        world.count(tier)
+    world.copy()
+    report = world.report()
+    assert (report["verdict"], report["findings"], report["incomplete"]) == ("complete", [], [])
+    totals = report["totals"]
+    assert totals["dead_letters"] == 0
+    assert totals["produced"] == totals["warehouse"] == len(rows(world.warehouse))
 
 
 @pytest.fixture
