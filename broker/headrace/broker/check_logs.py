@@ -37,7 +37,7 @@ _ADVICE = (
 )
 
 
-class Place(NamedTuple):
+class SegmentPlace(NamedTuple):
     """Where a segment lies, and what its neighbours and the checkpoint say of it."""
 
     path: Path
@@ -142,14 +142,14 @@ def _folders(directory: Path) -> list[Path]:
         )
 
 
-def _places(folder: Path) -> list[Place]:
+def _places(folder: Path) -> list[SegmentPlace]:
     with _reading(folder):
         found = _segment_files(folder)
         synced_offset = _synced_offset(folder)
     offsets = [(path, offset) for path in found if (offset := names.offset_of(path.name)) is not None]
     following = [offset for _, offset in offsets[1:]]
     return [
-        Place(path, offset, following_offset, synced_offset)
+        SegmentPlace(path, offset, following_offset, synced_offset)
         for (path, offset), following_offset in zip_longest(offsets, following)
     ]
 
@@ -179,7 +179,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _tell_damage(place: Place, pace: Pace) -> bool:
+def _tell_damage(place: SegmentPlace, pace: Pace) -> bool:
     """Print what is wrong with a segment, if it is so twice; returns whether it is."""
     if not any(True for _ in _damages(place, pace)):
         return False
@@ -190,14 +190,14 @@ def _tell_damage(place: Place, pace: Pace) -> bool:
     return is_damaged
 
 
-def _damages_now(place: Place, pace: Pace) -> Iterator[Damage]:
+def _damages_now(place: SegmentPlace, pace: Pace) -> Iterator[Damage]:
     """The same beside its neighbours of now: a cleaning puts several segments into the first one's place."""
     for found in _places(place.path.parent):
         if found.path == place.path:
             yield from _damages(found, pace)
 
 
-def _damages(place: Place, pace: Pace) -> Iterator[Damage]:
+def _damages(place: SegmentPlace, pace: Pace) -> Iterator[Damage]:
     """What is wrong with a segment; nothing, once retention has taken it."""
     try:
         descriptor = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -214,13 +214,13 @@ def _damages(place: Place, pace: Pace) -> Iterator[Damage]:
         os.close(descriptor)
 
 
-def _drop_cached(descriptor: int, place: Place) -> None:
+def _drop_cached(descriptor: int, place: SegmentPlace) -> None:
     """Have the disk asked, and the broker's own cache left alone; the last segment is what its clients read."""
     if place.following_offset is not None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _at_rest(descriptor: int, place: Place, pace: Pace) -> SegmentAtRest:
+def _at_rest(descriptor: int, place: SegmentPlace, pace: Pace) -> SegmentAtRest:
     return SegmentAtRest(
         base_offset=place.base_offset,
         size=os.fstat(descriptor).st_size,
@@ -231,7 +231,7 @@ def _at_rest(descriptor: int, place: Place, pace: Pace) -> SegmentAtRest:
     )
 
 
-def _sentence(place: Place, damage: Damage) -> str:
+def _sentence(place: SegmentPlace, damage: Damage) -> str:
     return (
         f"{place.path}: {damage.size:,} bytes at byte {damage.position:,}, from offset {damage.offset} on: "
         f"{damage.reason}. {_ADVICE}"
