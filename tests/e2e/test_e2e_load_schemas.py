@@ -179,6 +179,29 @@ def test_old_events_get_the_newest_schemas_default_whichever_come_first(
     assert rows == [(0, "eu"), (1, "us"), (2, "eu")]
 
 
+def with_zone(kind: str, default: object) -> dict[str, Any]:
+    return {**EVENT, "fields": [*EVENT["fields"], {"name": "zone", "type": kind, "default": default}]}
+
+
+def test_a_field_of_another_type_gets_a_column_and_default_of_its_own_once_the_former_column_is_renamed(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-retyped.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    text, number = with_zone("string", "eu"), with_zone("long", 7)
+    old = framed(1, EVENT, event(0))
+    with schemas_served({1: EVENT, 2: text, 3: number}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        publish_values(broker.bootstrap, topic, [framed(2, text, {**event(1), "zone": "us"}), old])
+        settle_down(loader)
+        with tables.load_table(tables.open_catalog(str(tmp_path)), "pageviews").update_schema() as update:
+            update.rename_column("zone", "zone_text")
+        publish_values(broker.bootstrap, topic, [framed(3, number, {**event(2), "zone": 5}), old])
+        settle_down(loader)
+    rows = answer(tmp_path, "SELECT _offset, zone_text, zone FROM warehouse.pageviews ORDER BY 1")
+    assert rows == [(0, "us", None), (1, "eu", None), (2, None, 5), (3, None, 7)]
+
+
 def with_place(*parts: dict[str, Any]) -> dict[str, Any]:
     place = {"type": "record", "name": "Place", "fields": [{"name": "city", "type": "string"}, *parts]}
     return {

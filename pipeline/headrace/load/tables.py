@@ -37,7 +37,7 @@ from pyiceberg.types import IntegerType
 import headrace.load.pyiceberg_mends  # noqa: F401
 from headrace.load.avro_types import WriterSchema
 from headrace.load.decode import TableShape
-from headrace.load.defaults import as_properties, read_defaults
+from headrace.load.defaults import as_properties, fitting, read_defaults
 from headrace.load.headers import HEADERS_TYPE
 from headrace.load.names import (
     DATACENTER,
@@ -311,8 +311,8 @@ def load_table(catalog: Catalog, name: str) -> Table:
 
 def shape_of(table: Table) -> TableShape:
     """Return the event's columns and defaults, without the table's own columns."""
-    columns = [item for item in arrow_schema(table) if item.name not in OWN_COLUMNS]
-    return TableShape(columns=pa.schema(columns), defaults=read_defaults(table.properties))
+    columns = pa.schema([item for item in arrow_schema(table) if item.name not in OWN_COLUMNS])
+    return TableShape(columns=columns, defaults=fitting(read_defaults(table.properties), columns))
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -327,11 +327,11 @@ def evolve(table: Table, schema: WriterSchema) -> None:
         CommitFailedException: somebody else changed the table meanwhile; load it again.
     """
     shape = shape_of(table)
-    fitting = schema.named(shape.columns)
+    named = schema.named(shape.columns)
     with table.transaction() as transaction:
         with transaction.update_schema() as update:
-            update.union_by_name(fitting.table_fields)
-        transaction.set_properties(as_properties({**fitting.defaults, **shape.defaults}))
+            update.union_by_name(named.table_fields)
+        transaction.set_properties(as_properties({**named.defaults, **shape.defaults}))
 
 
 def _create(catalog: Catalog, identifier: str, columns: pa.Schema) -> Table:
