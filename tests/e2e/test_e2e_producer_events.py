@@ -276,6 +276,28 @@ def test_topics_that_are_not_there_are_named_with_what_to_do(
         registry.end()
 
 
+def test_what_failed_before_the_monitoring_topic_was_there_is_accounted_once_it_is(
+    dev_cluster: Callable[..., DevCluster], tmp_path: Path
+) -> None:
+    cluster = dev_cluster(set={"auto.create.topics.enable": "false"})
+    create_topic(cluster.bootstrap, "orders")
+    registry = RegistryProcess(tmp_path / "registry", cluster.bootstrap)
+    config = {"topic.metadata.propagation.max.ms": 500, "delivery.timeout.ms": 2000}
+    try:
+        with new_producer(cluster.bootstrap, registry.url, "orders", client_config=config) as producer:
+            failed = [producer.send("orders", LINE) for _ in range(3)]
+            time.sleep(1.5)
+            create_topic(cluster.bootstrap, MONITORING_TOPIC)
+            assert producer.wait_until_opened(seconds_max=30)
+            arrived = producer.send("orders", LINE)
+        assert (producer.counts()["orders"].failed, producer.monitoring_failures) == (3, 0)
+        events = check_accounts(cluster.bootstrap, producer.producer_id, "orders", [arrived])
+        undelivered = [entry for event in events for entry in event.account.undelivered]
+        assert sorted(at for each in undelivered for at in range(each[0], each[1] + 1)) == failed
+    finally:
+        registry.end()
+
+
 def create_topic(bootstrap: str, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result()

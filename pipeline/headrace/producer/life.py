@@ -30,7 +30,7 @@ from headrace.producer.author import Author, this_process
 from headrace.producer.checks import EventError, checked_key, checked_time
 from headrace.producer.spool import LeftBehind, boot_id, left_behind, new_spool, of_cluster
 from headrace.producer.spool_layout import Head, Ring, cluster_number, slots_for
-from headrace.producer.stream import Encoder, Envelope, Stream, explained, interrupted
+from headrace.producer.stream import MISSING_CODES, Encoder, Envelope, Stream, explained, interrupted
 
 _log = logging.getLogger("headrace.producer")
 
@@ -339,7 +339,7 @@ class Life:
                 return
 
     def _publish(self) -> None:
-        """Publish accounts in order until the client's queue is full."""
+        """Publish accounts in order until the client's queue is full, or their topic turns out not to exist."""
         while self._unpublished:
             outgoing = self._unpublished[0]
             author = outgoing.author
@@ -351,11 +351,25 @@ class Life:
             except BufferError:
                 return
             except KafkaException as error:
+                if self._is_waiting(error.args[0]):
+                    self._note_waiting(error.args[0])
+                    return
                 self._give_up(outgoing, error.args[0])
             author.sequence += 1
             if outgoing.left is None and self._spool is not None:
                 self._spool.note_monitoring(author.sequence)
             self._unpublished.popleft()
+
+    def _is_waiting(self, error: KafkaError) -> bool:
+        """Whether accounts wait after this error: somebody may still create their topic."""
+        is_missing = error.code() in MISSING_CODES
+        return is_missing and not self.is_closed and len(self._unpublished) <= UNPUBLISHED_MAX
+
+    def _note_waiting(self, error: KafkaError) -> None:
+        refusal = explained(error, MONITORING_TOPIC).str()
+        if refusal != self._refusal:
+            self._refusal = refusal
+            _log.warning("accounts wait to be published: %s", refusal)
 
     def _publish_all(self, deadline: float) -> None:
         under_way = 0

@@ -44,7 +44,8 @@ FAILED_CODES: Final = frozenset(
 )
 """Errors after which an event is surely not in the log; after any other one it may be."""
 
-_MISSING_CODES: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+MISSING_CODES: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+"""Errors of a topic that does not exist."""
 
 _HEADER_FIELDS: Final = ["time", "server", "service", "producer", "sequence"]
 
@@ -213,7 +214,7 @@ class Stream:
         reason = error.str()
         if not self._ledger.on_failed(sequence, time_ms, outcome=outcome, reason=reason):
             return
-        if error.code() in _MISSING_CODES and reason not in self.counts.reasons:
+        if error.code() in MISSING_CODES and reason not in self.counts.reasons:
             _log.error("events are not delivered: %s", reason)
         if outcome == "failed":
             self.counts.failed += 1
@@ -238,7 +239,7 @@ class Stream:
 
 def explained(error: KafkaError, topic: str, *, has_partition: bool = False) -> KafkaError:
     """Return the error of a topic that does not exist with what to do; without a partition nothing was ever sent."""
-    if error.code() not in _MISSING_CODES:
+    if error.code() not in MISSING_CODES:
         return error
     code = error.code() if has_partition else KafkaError._UNKNOWN_TOPIC
     advice = "create it, or have the brokers do so with auto.create.topics.enable=true"

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -43,6 +43,7 @@ class Client:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.is_reachable = False
+        self.knows_topics = True
         self.cluster_id = "here"
         self.events: list[MonitoringEvent] = []
         self.kept: list[Callable[[KafkaError | None, Any], None]] = []
@@ -52,6 +53,8 @@ class Client:
         return len(self.kept) + len(self.purged)
 
     def produce(self, topic: str, *, value: bytes, on_delivery: Any, **_: Any) -> None:
+        if not self.knows_topics:
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_TOPIC))
         if topic == MONITORING_TOPIC and self.is_reachable:
             record: Any = schemaless_reader(io.BytesIO(value[5:]), parsed_schema("monitoring_event"), None)
             self.events.append(MonitoringEvent.from_record(record))
@@ -109,6 +112,46 @@ def test_a_monitoring_topic_that_is_not_there_is_named_with_what_to_do(
     assert sentence in caplog.text
     [reason] = stream.counts.reasons
     assert sentence in reason
+
+
+def test_accounts_wait_until_the_monitoring_topic_is_there(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    life = new_life()
+    stream, client = life.streams["t"], cast(Any, life._client)
+    client.is_reachable, client.knows_topics = True, False
+    life._put(stream, [stream.opened(0), *stream.finished(life_module.now_ms() + 10_000)])
+    for _ in range(3):
+        life._publish()
+    assert (len(client.events), life.monitoring_failures) == (0, 0)
+    assert caplog.text.count("does not exist: create it") == 1
+    client.knows_topics = True
+    life._publish()
+    assert [event.header.sequence for event in client.events] == [0, 1]
+
+
+def test_no_more_accounts_than_the_bound_wait_for_the_monitoring_topic(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life_module, "UNPUBLISHED_MAX", 2)
+    life = new_life()
+    stream, client = life.streams["t"], cast(Any, life._client)
+    client.knows_topics = False
+    life._put(stream, [stream.opened(0)] * 5)
+    life._publish()
+    assert (len(life._unpublished), life.monitoring_failures) == (2, 3)
+
+
+def test_the_end_does_not_wait_for_a_monitoring_topic_that_is_not_there(clock: Clock) -> None:
+    life = new_life()
+    stream, client = life.streams["t"], cast(Any, life._client)
+    client.is_reachable, client.knows_topics = True, False
+    life._put(stream, [stream.opened(0)])
+    life._publish()
+    begin = clock.now
+    life.start_closing(begin + 130)
+    life._finish()
+    assert (clock.now - begin < 1, life.monitoring_failures) == (True, 2)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 2.0, 130.0])
