@@ -1,7 +1,7 @@
 """Spark SQL with Iceberg's own runtime on a warehouse, as an analyst would have it: `python iceberg_spark.py WAREHOUSE`.
 
-Reads a JSON list of statements from standard input and prints the JSON list of their rows, each a list of texts. The jars lie
-in the folder that HEADRACE_ICEBERG_JARS names, or are fetched once with Maven into the user's cache.
+Reads from each line of standard input a JSON list of statements and prints a line with the JSON list of their rows, each a list
+of texts. The jars lie in the folder that HEADRACE_ICEBERG_JARS names, or are fetched once with Maven into the user's cache.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 POM = Path(__file__).with_name("iceberg-pom.xml")
 VERSION = "1.11.0"
 FETCH_TIMEOUT_S = 240
-RUN_TIMEOUT_S = 300
+END_TIMEOUT_S = 60
+Rows = list[list[str]]
 
 
 def find_jars() -> Path:
@@ -38,19 +42,45 @@ def find_jars() -> Path:
     return jars
 
 
-def spark_sql(warehouse: Path, statements: list[str]) -> list[list[list[str]]]:
+@contextmanager
+def spark_session(warehouse: Path) -> Iterator[Callable[[list[str]], list[Rows]]]:
+    """Give a function that runs statements in one Spark session and returns the rows of each."""
+    command = [sys.executable, __file__, str(warehouse)]
+    pipe = subprocess.PIPE
+    with (
+        tempfile.TemporaryFile("w+") as log,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True) as spark,
+    ):
+        assert spark.stdin is not None
+        assert spark.stdout is not None
+        requests, replies = spark.stdin, spark.stdout
+
+        def run(statements: list[str]) -> list[Rows]:
+            print(json.dumps(statements), file=requests, flush=True)
+            answers: list[Rows] = json.loads(_reply(replies, log))
+            return answers
+
+        try:
+            yield run
+            requests.close()
+            assert spark.wait(END_TIMEOUT_S) == 0
+        finally:
+            spark.kill()
+
+
+def _reply(replies: IO[str], log: IO[str]) -> str:
+    """The next line that is an answer; Spark prints others."""
+    for line in replies:
+        if line.startswith("["):
+            return line
+    log.seek(0)
+    raise AssertionError(log.read()[-3000:])
+
+
+def spark_sql(warehouse: Path, statements: list[str]) -> list[Rows]:
     """Run statements in a Spark of their own; the rows of each."""
-    done = subprocess.run(
-        [sys.executable, __file__, str(warehouse)],
-        input=json.dumps(statements),
-        capture_output=True,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: list[list[list[str]]] = json.loads(done.stdout.splitlines()[-1])
-    return answers
+    with spark_session(warehouse) as run:
+        return run(statements)
 
 
 def main() -> None:
@@ -73,17 +103,19 @@ def main() -> None:
         f"{catalog}.uri": f"jdbc:sqlite:{warehouse}/catalog.db",
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": f"file://{warehouse}",
+        f"{catalog}.cache-enabled": "false",
     }
     builder = SparkSession.builder.master("local[2]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    answers = [
-        [[str(value) for value in row] for row in session.sql(statement).collect()]
-        for statement in json.load(sys.stdin)
-    ]
+    for line in sys.stdin:
+        answers = [
+            [[str(value) for value in row] for row in session.sql(statement).collect()]
+            for statement in json.loads(line)
+        ]
+        print(json.dumps(answers), flush=True)
     session.stop()
-    print(json.dumps(answers))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from iceberg_spark import spark_sql
+from iceberg_spark import spark_session, spark_sql
 from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster
-from test_e2e_load_schemas import answer, loader_of, settle_down
+from test_e2e_load_schemas import answer, loader_of, publish_values, settle_down
 
 from headrace.audit.archive import Archive
 from headrace.audit.ledger.facts import Facts, TopicFacts
@@ -201,3 +201,22 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
     assert rows[-2] == (58, "/", "P", "f", 1, 2, b"k", 1)
     letters: list[Any] = answer(tmp_path, "SELECT _offset FROM warehouse.dead_letter ORDER BY 1")
     assert letters == [(15,), (25,), (35,), (45,), (55,)]
+
+
+@pytest.mark.acceptance
+def test_a_spark_session_as_the_page_sets_it_up_sees_each_commit(broker: DevCluster, tmp_path: Path) -> None:
+    topic = "dc-session.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    page = Path(__file__).parents[2] / "docs" / "querying.md"
+    assert "spark.sql.catalog.headrace.cache-enabled=false" in page.read_text(encoding="utf-8")
+    found = []
+    with schemas_served({1: EVENT}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(0))])
+        settle_down(loader)
+        with spark_session(tmp_path) as run:
+            for number in range(1, 4):
+                found += run([f"SELECT count(*) FROM {PAGEVIEWS}"])
+                publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(number))])
+                settle_down(loader)
+    assert found == [[["1"]], [["2"]], [["3"]]]
