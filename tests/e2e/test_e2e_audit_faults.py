@@ -282,6 +282,34 @@ def check_silence(world: AuditWorld, whole_until: str) -> None:
 
 
 @pytest.mark.long
+def test_events_that_timed_out_while_the_broker_stood_still_are_neither_lost_nor_doubled(
+    world: AuditWorld,
+) -> None:
+    config = {"delivery.timeout.ms": 3000, "socket.timeout.ms": 1500}
+    broker = world.live.broker_process()
+    with world.producer(client_config=config) as producer:
+        producer.send(TOPIC, VIEW)
+        assert producer.flush(seconds_max=30) == 0
+        broker.suspend()
+        try:
+            for _ in range(100):
+                producer.send(TOPIC, VIEW)
+                time.sleep(0.05)
+            eventually(lambda: producer.counts()[TOPIC].unknown >= 50, what="events that time out")
+        finally:
+            broker.resume()
+        for _ in range(20):
+            producer.send(TOPIC, VIEW)
+    counts = producer.counts()[TOPIC]
+    catch_up(world)
+    report = world.report()
+    totals = report["totals"]
+    assert (report["verdict"], report["findings"]) == ("complete", [])
+    assert totals["produced"] == counts.acknowledged <= totals["live"] == totals["warehouse"]
+    assert totals["live"] + totals["unacknowledged"] == counts.total == 121
+
+
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -> None:
     """Counters are killed while they count, the real mirror copies, an auditor keeps its ledger and is stopped."""
