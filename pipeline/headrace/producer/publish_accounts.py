@@ -88,9 +88,12 @@ def publish_accounts(
     for left in published:
         left.forget()
     _print([_row(left) for left in published], as_json)
+    if not ours and not as_json:
+        click.echo("no producer that was killed has left anything to publish")
     if len(published) < len(ours):
         raise click.ClickException(
-            f"the accounts of {len(ours) - len(published)} producers were not delivered, their files are kept: check --bootstrap"
+            f"the accounts of {len(ours) - len(published)} producers were not delivered, their files are kept: "
+            f"check --bootstrap, and that the topic {MONITORING_TOPIC} is there"
         )
 
 
@@ -160,5 +163,3 @@ def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
             f"process {row['pid']} on {row['host']}): {row['acknowledged']} events acknowledged, {row['unknown']} of which "
             "nobody knows whether they arrived"
         )
-    if not rows:
-        click.echo("no producer that was killed has left anything to publish")

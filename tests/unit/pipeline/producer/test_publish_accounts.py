@@ -128,4 +128,5 @@ def test_what_is_not_delivered_is_kept(tmp_path: Path, client: type[Client]) -> 
     done = run(tmp_path)
     assert done.exit_code == 1
     assert "the accounts of 1 producers were not delivered, their files are kept" in done.output
+    assert "no producer" not in done.output
     assert [path.name for path in tmp_path.iterdir()] == ["p.spool"]
