@@ -26,7 +26,7 @@ def health(play_hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> dic
 
 
 def health_text(looks: Mapping[str, Mapping[str, Any]], answers: Iterable[Mapping[str, Any]]) -> str:
-    """The table, the disks, what is drained or half changed, and what was said of clusters, mirror and audit."""
+    """The table, the disks, what is drained, half changed or no more wanted, and what was said of clusters, mirror and audit."""
     disks = [
         f"{host}  {disk['folder']}: {disk['free_mb']:,} of {disk['whole_mb']:,} MB free"
         for host, look in looks.items()
@@ -38,10 +38,11 @@ def health_text(looks: Mapping[str, Mapping[str, Any]], answers: Iterable[Mappin
         for look in looks.values()
         for name in look.get("unsettled", [])
     ]
+    orphans = [sentence for look in looks.values() for sentence in look.get("orphans", [])]
     said = [f"{each['name']}: {'well' if each['code'] == 0 else 'not well'}" for each in answers]
     blocks = [
         table(HEADINGS, rows(looks)),
-        *("\n".join(each) for each in (disks, drained, unsettled, said) if each),
+        *("\n".join(each) for each in (disks, drained, unsettled, orphans, said) if each),
     ]
     return "\n\n".join(blocks)
 

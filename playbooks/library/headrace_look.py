@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import xmlrpc.client
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,7 +17,14 @@ from ansible.module_utils import headrace_machines as machines
 from ansible.module_utils import headrace_marks as marks
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import complaint
-from ansible.module_utils.headrace_managers import Manager, ManagerError, Supervisor, Systemd
+from ansible.module_utils.headrace_managers import (
+    Manager,
+    ManagerError,
+    Supervisor,
+    Systemd,
+    kept,
+    orphan_sentence,
+)
 from ansible.module_utils.headrace_redaction import redacted
 from ansible.module_utils.headrace_served_certificates import served_until
 
@@ -33,6 +41,7 @@ options:
     type: list
     elements: dict
     default: []
+  wanted: {description: The services that the inventory has on the machine., type: list, elements: str, default: []}
   manager: {description: Who keeps the processes., type: str, choices: [supervisor, systemd]}
   socket: {description: Path of supervisor's socket., type: path}
   folders: {description: "Folders whose disks are looked at.", type: list, elements: path, default: []}
@@ -68,6 +77,10 @@ drained:
   returned: always
 unsettled:
   description: The services that run a change which has not passed its gates.
+  type: list
+  returned: always
+orphans:
+  description: A sentence for each service that runs and that the inventory has no more.
   type: list
   returned: always
 complaints:
@@ -182,6 +195,18 @@ def unsettled(services: list[dict[str, Any]], config_dir: str | None) -> list[st
     ]
 
 
+def orphans(wanted: list[str], manager: str | None, socket: str) -> list[str]:
+    """A sentence for each service that the manager keeps and that is not wanted; none where it cannot be asked."""
+    if manager is None:
+        return []
+    with suppress(xmlrpc.client.Fault, OSError):
+        return [
+            orphan_sentence(name, manager, socket)
+            for name in sorted(set(kept(manager, socket)) - set(wanted))
+        ]
+    return []
+
+
 def answer(command: dict[str, Any], timeout_s: int) -> dict[str, Any]:
     """What a command came to, without secrets; `code` is None where it did not end or could not be run."""
     code: int | None = None
@@ -201,6 +226,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "services": {"type": "list", "elements": "dict", "default": []},
+            "wanted": {"type": "list", "elements": "str", "default": []},
             "manager": {"type": "str", "choices": ["supervisor", "systemd"]},
             "socket": {"type": "path"},
             "folders": {"type": "list", "elements": "path", "default": []},
@@ -220,6 +246,7 @@ def main() -> None:
         disks=disks(asked["folders"]),
         drained=drained,
         unsettled=unsettled(asked["services"], asked["config_dir"]),
+        orphans=orphans(asked["wanted"], asked["manager"], asked["socket"]),
         complaints=[*complaints, *([clock] if clock else [])],
         answers=[answer(each, asked["timeout_s"]) for each in asked["commands"]],
     )

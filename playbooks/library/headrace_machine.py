@@ -9,7 +9,6 @@ as well, and neither its ports nor, where all hosts of the machine are drained, 
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Collection
 from typing import Any
@@ -17,13 +16,7 @@ from typing import Any
 from ansible.module_utils import headrace_machines as machines
 from ansible.module_utils import headrace_marks as marks
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.headrace_managers import (
-    Systemd,
-    outlived_problem,
-    supervisor_answers,
-    supervisor_processes,
-    systemd_services,
-)
+from ansible.module_utils.headrace_managers import kept, orphan_sentence, outlived_problem
 
 DOCUMENTATION = r"""
 module: headrace_machine
@@ -87,25 +80,6 @@ clock_s:
 
 # The longest path of a Unix socket that Linux takes, less the suffix supervisord (its pid) appends while it starts.
 SOCKET_PATH_BYTES_MAX = 107 - len(".4194304")
-
-
-def kept(arguments: dict[str, Any]) -> dict[str, int]:
-    """The services that the manager keeps here, each with its process."""
-    if arguments["manager"] == "systemd":
-        return {name: Systemd(name).process_id() for name in systemd_services()}
-    path = arguments["socket"]
-    return supervisor_processes(path) if supervisor_answers(path) else {}
-
-
-def leftover_sentence(name: str, manager: str, path: str | None) -> str:
-    stop = {
-        "supervisor": f"supervisorctl -s unix://{path} stop {name}",
-        "systemd": f"systemctl disable --now {name}",
-    }
-    return (
-        f"{name} runs on {socket.gethostname()} and no host of the inventory has it: "
-        f"stop it there with `{stop[manager]}`, or put its host back into the inventory."
-    )
 
 
 def programs(arguments: dict[str, Any]) -> list[str | None]:
@@ -192,7 +166,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     clock_s = time.time()
-    running = kept(module.params)
+    running = kept(module.params["manager"], module.params["socket"])
     try:
         drained = {mark.host: marks.sentence(mark) for mark in marks.read_all(module.params["config_dir"])}
     except marks.MarkError as error:
@@ -204,7 +178,7 @@ def main() -> None:
         module.fail_json(msg="\n".join(found), problems=found, clock_s=clock_s)
     left = sorted(set(running) - set(module.params["services"]))
     for name in left:
-        module.warn(leftover_sentence(name, module.params["manager"], module.params["socket"]))
+        module.warn(orphan_sentence(name, module.params["manager"], module.params["socket"]))
     away = is_away(module.params["hosts"], drained)
     module.exit_json(changed=False, problems=[], leftovers=left, drained=drained, away=away, clock_s=clock_s)
 

@@ -337,3 +337,22 @@ class Systemd:
         if found.get("ActiveState") == "active":
             return None
         return f"systemd says {found.get('ActiveState')} ({found.get('Result')})"
+
+
+def kept(manager: str, path: str) -> dict[str, int]:
+    """The services that the manager keeps on this machine, each with its process; `path` is supervisor's socket."""
+    if manager == "systemd":
+        return {name: Systemd(name).process_id() for name in systemd_services()}
+    return supervisor_processes(path) if supervisor_answers(path) else {}
+
+
+def orphan_sentence(name: str, manager: str, path: str | None) -> str:
+    """What is to be said of a service that runs and that no host of the inventory has."""
+    stop = {
+        "supervisor": f"supervisorctl -s unix://{path} stop {name}",
+        "systemd": f"systemctl disable --now {name}",
+    }
+    return (
+        f"{name} runs on {socket.gethostname()} and no host of the inventory has it: "
+        f"stop it there with `{stop[manager]}`, or put its host back into the inventory."
+    )

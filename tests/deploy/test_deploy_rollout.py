@@ -614,7 +614,11 @@ BROKER_LEFT = ("Broker 2 at 127.77.2.2:9092 is in this cluster and no host of th
 
 @pytest.mark.parametrize(
     ("arguments", "sentences"),
-    [(("preflight.yml",), SERVICE_LEFT), (("site.yml", "--check"), SERVICE_LEFT + BROKER_LEFT)],
+    [
+        (("preflight.yml",), SERVICE_LEFT),
+        (("health.yml",), SERVICE_LEFT),
+        (("site.yml", "--check"), SERVICE_LEFT + BROKER_LEFT),
+    ],
 )
 def test_services_of_a_host_that_the_inventory_has_no_more_are_named(
     rolled_out: Any, tmp_path: Path, arguments: tuple[str, ...], sentences: tuple[str, ...]

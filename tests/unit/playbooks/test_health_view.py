@@ -81,6 +81,31 @@ def test_a_change_that_was_interrupted_is_told_and_is_no_fault() -> None:
     )
 
 
+def test_a_service_that_nobody_wants_any_more_is_told_and_is_no_fault() -> None:
+    sentence = "headrace-load runs on e-2 and no host of the inventory has it: stop it there."
+    found = told(hostvars(e_2=look("e-2") | {"orphans": [sentence]}))
+    assert found["problems"] == []
+    assert f"\n\n{sentence}\n\n" in found["text"]
+
+
+def test_what_the_manager_keeps_beside_what_is_wanted_has_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load("headrace_look")
+    monkeypatch.setattr(module, "kept", lambda manager, path: {"broker-1": 17, "load": 18})
+    assert module.orphans(["broker-1", "load"], "supervisor", "/run/s.sock") == []
+    (sentence,) = module.orphans(["broker-1"], "supervisor", "/run/s.sock")
+    assert sentence.startswith("load runs on ")
+    assert "supervisorctl -s unix:///run/s.sock stop load" in sentence
+
+
+def test_a_manager_that_is_not_asked_or_does_not_answer_keeps_nothing_that_could_be_told(
+    tmp_path: Path,
+) -> None:
+    module = load("headrace_look")
+    assert module.orphans([], None, "") == []
+    (tmp_path / "s.sock").touch()
+    assert module.orphans([], "supervisor", str(tmp_path / "s.sock")) == []
+
+
 def test_a_service_beside_which_lies_what_it_ran_before_is_unsettled(tmp_path: Path) -> None:
     module = load("headrace_look")
     kept = tmp_path / "headrace-broker-2" / "kept"
