@@ -44,6 +44,7 @@ options:
       partitions: {description: How many partitions it has., type: int, required: true}
       replication_factor: {description: "Replicas of each partition; -1: default.replication.factor.", type: int, default: -1}
       config: {description: "Topic configuration, such as cleanup.policy.", type: dict, default: {}}
+  data_dir: {description: The data folder of one of the brokers., type: path, required: true}
   broker_ids: {description: The broker_id of each broker that the inventory has., type: list, elements: int, required: true}
   timeout_s: {description: How long the cluster may take., type: int, default: 60}
 author: The headrace contributors
@@ -53,6 +54,7 @@ EXAMPLES = r"""
 - name: Create the topics
   headrace_topics:
     bootstrap_servers: 127.0.1.1:9092
+    data_dir: /var/lib/headrace/headrace-broker-1
     broker_ids: [1, 2]
     topics:
       - {name: pageviews, partitions: 4}
@@ -188,6 +190,17 @@ def secured(module: AnsibleModule) -> Bootstrap:
         raise TopicsError(f"Brokers cannot be asked: {error}.") from error
 
 
+def silent_check(module: AnsibleModule) -> list[str]:
+    """The topics that would be created where no broker answers: all of a new cluster; of one that is stopped nobody knows."""
+    if not os.path.exists(os.path.join(module.params["data_dir"], "meta.properties")):
+        return [topic["name"] for topic in module.params["topics"]]
+    module.warn(
+        f"No broker of {module.params['bootstrap_servers']} answers, so that nobody knows which topics are there: "
+        "those that are missing are created once brokers serve."
+    )
+    return []
+
+
 def run(module: AnsibleModule, cluster: BlockingCluster, timeout_s: int) -> tuple[list[str], list[str]]:
     """The names of the topics that were, or would be, created, and what is to be said of brokers that nobody knows."""
     wanted = module.params["topics"]
@@ -195,7 +208,7 @@ def run(module: AnsibleModule, cluster: BlockingCluster, timeout_s: int) -> tupl
         found = metadata(cluster)
     except OSError as error:
         if module.check_mode:
-            return [topic["name"] for topic in wanted], []
+            return silent_check(module), []
         raise TopicsError(f"No broker of {module.params['bootstrap_servers']} answers: {error}.") from error
     unknown = strangers(found, module.params["broker_ids"])
     for sentence in unknown:
@@ -219,6 +232,7 @@ def main() -> None:
         argument_spec={
             "bootstrap_servers": {"type": "str", "required": True},
             "command_config": {"type": "str", "default": ""},
+            "data_dir": {"type": "path", "required": True},
             "topics": {"type": "list", "elements": "dict", "required": True, "options": topic_options},
             "broker_ids": {"type": "list", "elements": "int", "required": True},
             "timeout_s": {"type": "int", "default": 60},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,7 +57,12 @@ class Module:
     """What the module needs of AnsibleModule."""
 
     def __init__(self, check_mode: bool = False, **params: Any) -> None:
-        self.params = {"broker_ids": [1], "bootstrap_servers": "127.0.0.1:1", **params}
+        self.params = {
+            "broker_ids": [1],
+            "bootstrap_servers": "127.0.0.1:1",
+            "data_dir": "/nowhere",
+            **params,
+        }
         self.check_mode = check_mode
         self.warnings: list[str] = []
 
@@ -125,6 +131,16 @@ def test_a_check_of_a_cluster_that_is_not_there_yet_would_make_all() -> None:
     assert topics.run(Module(check_mode=True, topics=[topic("new")]), cluster, 5) == (["new"], [])
     with pytest.raises(topics.TopicsError, match=r"No broker of 127\.0\.0\.1:1 answers"):
         topics.run(Module(topics=[topic("new")]), cluster, 5)
+
+
+def test_a_check_of_a_cluster_that_is_stopped_says_that_nobody_knows_its_topics(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").touch()
+    module = Module(check_mode=True, topics=[topic("new")], data_dir=str(tmp_path))
+    assert topics.run(module, BlockingCluster([("127.0.0.1", 1)], "test", 1), 5) == ([], [])
+    (warning,) = module.warnings
+    assert warning.startswith(
+        "No broker of 127.0.0.1:1 answers, so that nobody knows which topics are there: "
+    )
 
 
 def test_a_broker_that_went_away_is_passed_over_the_next_time() -> None:
