@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import wait_until
@@ -24,6 +25,11 @@ options:
   config: {description: Its configuration file., type: path, required: true}
   pid_file: {description: Its pid file., type: path, required: true}
   socket: {description: Its socket., type: path, required: true}
+  stopped:
+    description: Its programs that the play has stopped by then, or would have, in check mode.
+    type: list
+    elements: str
+    default: []
   timeout_s: {description: How long it may take., type: int, default: 60}
 author: The headrace contributors
 """
@@ -89,6 +95,12 @@ def stop(pid: int, arguments: dict[str, str], timeout_s: int) -> str | None:
     return wrong
 
 
+def would_stop(arguments: dict[str, Any], check_mode: bool) -> bool:
+    """Whether programs run on without supervisord; in check mode those count no more that the play would have stopped."""
+    left = set(outlived(arguments["socket"]).values())
+    return bool(left - set(arguments["stopped"]) if check_mode else left)
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -97,6 +109,7 @@ def main() -> None:
             "config": {"type": "path", "required": True},
             "pid_file": {"type": "path", "required": True},
             "socket": {"type": "path", "required": True},
+            "stopped": {"type": "list", "elements": "str", "default": []},
             "timeout_s": {"type": "int", "default": 60},
         },
         supports_check_mode=True,
@@ -106,7 +119,7 @@ def main() -> None:
     pid = running_pid(arguments["pid_file"], arguments["config"])
     if starts and pid == 0 and (problem := outlived_problem(arguments["socket"])):
         module.fail_json(msg=problem)
-    changed = pid == 0 if starts else pid != 0 or bool(outlived(arguments["socket"]))
+    changed = pid == 0 if starts else pid != 0 or would_stop(arguments, module.check_mode)
     wrong = None
     if changed and not module.check_mode:
         wrong = start(arguments, timeout_s) if starts else stop(pid, arguments, timeout_s)

@@ -107,6 +107,13 @@ def test_stopping_supervisord_stops_what_outlived_it(abandoned: dict[str, Any]) 
     assert managers.outlived(abandoned["socket"]) == {}
 
 
+def test_a_check_counts_no_program_that_the_play_would_have_stopped(abandoned: dict[str, Any]) -> None:
+    all_but_one, everything = abandoned | {"stopped": ["load"]}, abandoned | {"stopped": ["load", "broker-1"]}
+    assert supervisord.would_stop(all_but_one, check_mode=True)
+    assert not supervisord.would_stop(everything, check_mode=True)
+    assert supervisord.would_stop(everything, check_mode=False)
+
+
 def test_what_does_not_stop_in_time_is_killed(abandoned: dict[str, Any]) -> None:
     for pid in managers.outlived(abandoned["socket"]):
         os.kill(pid, signal.SIGSTOP)
