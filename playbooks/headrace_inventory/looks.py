@@ -14,6 +14,7 @@ from headrace_inventory.addresses import (
     port_of,
     service_name,
 )
+from headrace_inventory.certificates import SECURED_GROUPS
 
 # By kind of service: protocol, name of the port in headrace_ports, path. What is secured has both in variables of its own.
 PROBES = {
@@ -38,11 +39,15 @@ def looked_at(host: str, play_hosts: Iterable[str], hostvars: HostVars) -> list[
 def looks(
     hosts: Iterable[str], hostvars: HostVars, groups: Groups, ports: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """The services of these hosts, those that are read first: name, host, and how they are asked whether they serve."""
+    """The services of these hosts, those that are read first: name, host, and how they are asked whether they serve.
+
+    HAProxy passes TLS through: what it shows is the certificate of some broker, and none of its own.
+    """
     return [
         {
             "name": service_name(hostvars[host], kind),
             "host": host,
+            "certified": kind in SECURED_GROUPS,
             "probes": [
                 probe(kind, protocol, port, hostvars[host], ports) | {"path": path}
                 for protocol, port, path in PROBES[kind]

@@ -37,7 +37,9 @@ description:
   - A host that does not answer is no failure; the result has a sentence C(unanswered) instead.
 options:
   services:
-    description: The services to look at, each with its name, its host, and probes (kind, address, port, path).
+    description:
+      - The services to look at, each with its name, its host, and probes (kind, address, port, path).
+      - C(certified) says whether what it shows is a certificate of its own.
     type: list
     elements: dict
     default: []
@@ -59,7 +61,10 @@ EXAMPLES = r"""
   headrace_look:
     manager: systemd
     services:
-      - {name: headrace-broker-1, host: dc-east-broker-1, probes: [{kind: kafka, address: 10.0.1.1, port: 9092, path: ""}]}
+      - name: headrace-broker-1
+        host: dc-east-broker-1
+        certified: true
+        probes: [{kind: kafka, address: 10.0.1.1, port: 9092, path: ""}]
 """
 
 RETURN = r"""
@@ -114,7 +119,7 @@ def look_at(service: dict[str, Any], manager: Manager) -> dict[str, Any]:
             place = f"{probe['address']}:{probe['port']}{probe['path']}"
             found["complaint"] = f"{probe['kind']} at {place}: {said}"
             break
-    found["certificate_left_s"] = certificate_left_s(service["probes"])
+    found["certificate_left_s"] = certificate_left_s(service["probes"]) if service["certified"] else None
     return found
 
 

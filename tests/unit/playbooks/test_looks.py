@@ -36,6 +36,14 @@ def test_a_broker_is_asked_by_its_protocol_and_for_its_readiness() -> None:
     assert asked("east-broker-1") == {"headrace-broker-1": [("kafka", 9092, ""), ("http", 9404, "/ready")]}
 
 
+def test_a_broker_has_a_certificate_of_its_own_and_haproxy_shows_the_brokers() -> None:
+    groups, hostvars = good_inventory()
+    groups["haproxy"] = ["east-haproxy-1"]
+    hostvars["east-haproxy-1"] = hostvars["east-broker-1"]
+    (broker, haproxy) = looks(["east-broker-1", "east-haproxy-1"], hostvars, groups, PORTS)
+    assert (broker["certified"], haproxy["certified"]) == (True, False)
+
+
 def test_a_machine_is_looked_at_once_for_all_of_its_hosts() -> None:
     groups, hostvars = good_inventory()
     for host in ("east-broker-1", "east-broker-2"):
