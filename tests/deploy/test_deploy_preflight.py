@@ -255,6 +255,14 @@ def test_every_play_can_be_checked_before_anything_was_rolled_out(
 
 
 @pytest.mark.acceptance
+def test_topics_are_created_by_another_broker_where_the_first_is_left_out(deployment: Deployment) -> None:
+    result = deployment.play("site.yml", "--check", "--limit", "dc_east:!dc-east-broker-1")
+    assert result.returncode == 0, result.stdout + result.stderr
+    _, _, said = result.stdout.partition("Create the datacenter's topics]")
+    assert "changed: [dc-east-broker-2]" in said.partition("PLAY")[0]
+
+
+@pytest.mark.acceptance
 @pytest.mark.parametrize("playbook", ["drain.yml", "restore.yml"])
 def test_a_machine_under_services_is_not_drained_or_restored_without_a_word(
     deployment: Deployment, playbook: str
