@@ -38,6 +38,7 @@ from headrace.mirror.sync import group_offsets
 from headrace.mirror.sync.groups import GroupMove
 from headrace.mirror.told import copied_source_client, folded, names_of, newest, promoted_of, reports_of
 from headrace.mirror.verbs import cut_transactions, ordering, overview, promotion
+from headrace.mirror.verbs.needs import needs
 from headrace.mirror.verbs.ordering import Offsets
 from headrace.mirror.verbs.promotion import SILENT, Source, Standing
 
@@ -69,17 +70,21 @@ def mirror() -> None:
 )
 @json_option
 def status(bootstrap: Bootstrap, lag_max: int | None, as_json: bool) -> None:
-    """Print every source, topic without a copy, partition and what else is brought; exit 1 while one needs you."""
+    """Print every source, topic without a copy, partition and what else is brought; exit 1 while one needs you.
+
+    What needs you stands at the end once more, a line each.
+    """
     found = run(bootstrap, _status)
+    needed = needs(found, lag_max)
     if as_json:
         click.echo(json.dumps(found))
     else:
-        _print(found)
-    if not overview.is_in_order(found) or not overview.is_within(found, lag_max):
+        _print(found, needed)
+    if needed:
         raise click.exceptions.Exit(1)
 
 
-def _print(found: dict[str, list[dict[str, Any]]]) -> None:
+def _print(found: dict[str, list[dict[str, Any]]], needed: Sequence[str]) -> None:
     headings = {
         "sources": ("source", "broker", "at", "mode", "state", "answered", "compared", "unchecked", "reason"),
         "topics": ("source", "topic without a whole copy", "reason"),
@@ -117,6 +122,8 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
         screen.print(table)
     if not found["sources"]:
         screen.print("No broker reports a source that it mirrors.")
+    if needed:
+        screen.print("\nWhat needs you:", *needed, sep="\n", soft_wrap=True)
 
 
 def _cell(row: Mapping[str, Any], column: str) -> str:

@@ -20,7 +20,6 @@ from headrace.mirror.memory.orders import Promoted
 from headrace.mirror.memory.reports import (
     ANSWERS,
     LISTED_MAX,
-    NOT_LISTED,
     STALE_AFTER_MS,
     WAITING,
     AggregateReport,
@@ -36,9 +35,6 @@ NO_LEADER = -1
 NOT_MIRRORED, LEFT_OUT = "not mirrored", "left out"
 BROUGHT, FAILS = "brought", "fails"
 COPYING = "copying"
-AGGREGATE_IN_ORDER = frozenset({COPYING, "locating", PAUSED})
-IN_ORDER = frozenset({COPYING, NOT_LISTED, NOT_MIRRORED, LEFT_OUT, PAUSED})
-"""What a person decided: a topic that was deleted at its source, is left out or paused, a source that is no longer configured."""
 Row = dict[str, Any]
 
 
@@ -90,24 +86,6 @@ def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms:
         "aggregates": [_aggregate_row(report, told, now_ms) for report, told in _aggregates(reports)],
         "syncs": [_sync_row(report, sync, now_ms) for report, sync in _syncs(reports)],
     }
-
-
-def is_in_order(found: Mapping[str, Collection[Row]]) -> bool:
-    """Whether nothing needs a person."""
-    return (
-        not found["topics"]
-        and all(row["state"] == ANSWERS for row in found["sources"])
-        and all(row["state"] in IN_ORDER for row in found["partitions"])
-        and all(row["state"] in AGGREGATE_IN_ORDER for row in found["aggregates"])
-        and all(row["state"] == BROUGHT for row in found["syncs"])
-    )
-
-
-def is_within(found: Mapping[str, Collection[Row]], lag_max: int | None) -> bool:
-    """Whether every copy that is being made, or aggregate, is known to be at most that far behind its source."""
-    rows = [*found["partitions"], *found["aggregates"]]
-    lags = [row["lag"] for row in rows if row["state"] == COPYING]
-    return lag_max is None or all(lag is not None and lag <= lag_max for lag in lags)
 
 
 def offsets_of(finding: CopyFinding) -> str:

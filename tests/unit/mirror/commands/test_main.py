@@ -342,5 +342,12 @@ def test_what_goes_into_an_aggregate_is_not_told_as_never_compared(
     report = decode(Report(broker=1, at_ms=1_000, sources=(source,)).encode())
     found = overview(Heard(leaders={}, log_ends={}, states={}, reports={1: report}), {}, 2_000)
     assert [row["mode"] for row in found["sources"]] == [mode]
-    _print(found)
+    _print(found, [])
     assert ("never" in capsys.readouterr().out) is not is_aggregate
+
+
+def test_what_needs_somebody_stands_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    found = overview(Heard(leaders={}, log_ends={}, states={}, reports={}), {}, 2_000)
+    _print(found, ["source dc-east: never reached", "x" * 200])
+    said = capsys.readouterr().out
+    assert said.endswith(f"\nWhat needs you:\nsource dc-east: never reached\n{'x' * 200}\n")

@@ -30,7 +30,8 @@ from headrace.mirror.memory.reports import (
 )
 from headrace.mirror.memory.state import NO_ID, Skip, State
 from headrace.mirror.names import CopyNames
-from headrace.mirror.verbs.overview import Heard, bootstraps, is_in_order, is_within, overview
+from headrace.mirror.verbs.needs import needs
+from headrace.mirror.verbs.overview import Heard, bootstraps, overview
 
 NOW = 1_000_000
 EAST = SourceReport(name="dc-east", bootstrap="east:9092", answered_ms=NOW - 400, problem="")
@@ -51,7 +52,7 @@ def shown(found: Heard, source_end: int | None = 100) -> tuple[dict[str, Any], b
     ends = {} if source_end is None else {"dc-east": {"t-0": source_end}}
     rows = overview(found, ends, NOW)
     (partition,) = rows["partitions"]
-    return partition, is_in_order(rows)
+    return partition, not needs(rows)
 
 
 def test_a_copy_whose_source_answers_is_copying() -> None:
@@ -101,7 +102,7 @@ def test_what_was_promoted_is_listed_and_needs_nobody() -> None:
         {"topic": "dc-east.u", "source": "dc-east", "cluster": "EAST"},
         {"topic": "v", "source": "dc-west", "cluster": None},
     ]
-    assert is_in_order(rows)
+    assert not needs(rows)
 
 
 def test_what_was_skipped_is_no_lag() -> None:
@@ -130,7 +131,7 @@ def test_a_copy_may_be_so_far_behind_and_its_lag_must_be_known(
     source_end: int | None, lag_max: int | None, *, is_good: bool
 ) -> None:
     ends = {} if source_end is None else {"dc-east": {"t-0": source_end}}
-    assert is_within(overview(heard(), ends, NOW), lag_max) is is_good
+    assert (not needs(overview(heard(), ends, NOW), lag_max)) is is_good
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_a_source_that_was_never_reached_is_named_though_it_has_no_copies() -> N
             "reason": "connection refused",
         }
     ]
-    assert not is_in_order(rows)
+    assert needs(rows)
 
 
 def test_the_last_answer_of_a_source_is_told_in_seconds() -> None:
@@ -226,7 +227,7 @@ def test_topics_without_a_copy_are_told_once_however_many_brokers_tell() -> None
     told = {n: replace(REPORT, broker=n, topics=(topic,)) for n in (1, 2)}
     rows = overview(replace(heard(), reports=told), {}, NOW)
     assert rows["topics"] == [{"source": "dc-east", "topic": "dc-east.x", "reason": "too long"}]
-    assert not is_in_order(rows)
+    assert needs(rows)
 
 
 def test_reports_are_read_as_they_were_written_and_fit_a_message() -> None:
@@ -271,7 +272,7 @@ def test_what_is_brought_is_told_by_the_newest_report_of_it() -> None:
             "reason": None,
         }
     ]
-    assert is_in_order(rows)
+    assert not needs(rows)
 
 
 def test_what_cannot_be_brought_needs_a_person() -> None:
@@ -279,7 +280,7 @@ def test_what_cannot_be_brought_needs_a_person() -> None:
     rows = overview(replace(heard(), reports={1: replace(REPORT, syncs=(told,))}), {}, NOW)
     (row,) = rows["syncs"]
     assert (row["state"], row["succeeded_seconds_ago"], row["reason"]) == ("fails", None, "no answer")
-    assert not is_in_order(rows)
+    assert needs(rows)
     late = replace(REPORT, at_ms=NOW - STALE_AFTER_MS - 1, syncs=(replace(told, problem=""),))
     (row,) = overview(replace(heard(), reports={1: late}), {}, NOW)["syncs"]
     assert row["state"] == "unknown"
@@ -304,8 +305,8 @@ def test_an_aggregate_is_as_the_newest_owner_says() -> None:
     rows = overview(replace(heard(), reports=reports), {}, NOW)
     (row,) = rows["aggregates"]
     assert (row["owner"], row["state"], row["lag"], row["reason"]) == (2, "copying", 3, None)
-    assert is_in_order(rows)
-    assert not is_within(rows, 2)
+    assert not needs(rows)
+    assert needs(rows, 2)
 
 
 @pytest.mark.parametrize("state", ["stopped", "waiting"])
@@ -313,7 +314,7 @@ def test_an_aggregate_that_does_not_go_on_needs_a_person(state: str) -> None:
     told = AggregateReport(source="dc-east", topic="t", partition=0, state=state, lag=None, reason="gap: …")
     rows = overview(replace(heard(), reports={1: replace(REPORT, aggregates=(told,))}), {}, NOW)
     assert rows["aggregates"][0]["reason"] == "gap: …"
-    assert not is_in_order(rows)
+    assert needs(rows)
     late = replace(REPORT, at_ms=NOW - STALE_AFTER_MS - 1, aggregates=(replace(told, state="copying"),))
     (row,) = overview(replace(heard(), reports={1: late}), {}, NOW)["aggregates"]
     assert (row["state"], row["lag"]) == ("unknown", None)
