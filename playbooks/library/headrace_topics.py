@@ -79,6 +79,11 @@ CLIENT_ID = "headrace-roll-out"
 PATIENCE_S = 5
 # In check mode a cluster that is not there is nothing to wait for.
 CHECK_TIMEOUT_S = 5
+ADVICE = {
+    ErrorCode.INVALID_REPLICATION_FACTOR: (
+        "; bring back the brokers that are away (playbooks/restore.yml, where they are drained), then roll out again"
+    )
+}
 
 
 class TopicsError(Exception):
@@ -160,7 +165,7 @@ def create(cluster: BlockingCluster, topics: list[dict[str, Any]], timeout_s: in
             return f"the broker at {address[0]}:{address[1]} is the controller no more"
         if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             reason = str(error_of(code, result["error_message"] or "")).rstrip(".")
-            raise TopicsError(f"Topic {result['name']} was not created: {reason}.")
+            raise TopicsError(f"Topic {result['name']} was not created: {reason}{ADVICE.get(code, '')}.")
     return None
 
 

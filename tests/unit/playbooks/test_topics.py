@@ -110,7 +110,10 @@ def test_a_broker_that_the_inventory_lacks_is_named() -> None:
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
-        (topic("bad"), "Topic bad was not created: INVALID_REPLICATION_FACTOR[.]$"),
+        (
+            topic("bad"),
+            "Topic bad was not created: INVALID_REPLICATION_FACTOR; bring back the brokers that are away .* roll out again[.]$",
+        ),
         (topic("old", 3), "Topic old has 2 partitions, the inventory says 3"),
     ],
 )
