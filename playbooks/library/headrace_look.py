@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 import xmlrpc.client
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from ansible.module_utils import headrace_fingerprint as fingerprint
@@ -128,7 +128,7 @@ def certificate_left_s(probes: list[dict[str, Any]]) -> int | None:
     for probe in probes:
         until = served_until(probe["address"], probe["port"]) if probe["kind"] in TLS_PROBES else None
         if until is not None:
-            return round((until - datetime.now(UTC)).total_seconds())
+            return round(until - time.time())
     return None
 
 
