@@ -62,7 +62,8 @@ def present(path: str, found: marks.Mark | None, wanted: marks.Mark, check_mode:
     if not same and not check_mode:
         replace_file(path, marks.text_of(wanted), 0o644)
     mark = found if same and found is not None else wanted
-    return {"changed": not same, "drained": True, "sentence": marks.sentence(mark)}
+    sentence = marks.sentence(mark) if same or not check_mode else marks.intention(mark)
+    return {"changed": not same, "drained": True, "sentence": sentence}
 
 
 def absent(path: str, check_mode: bool) -> dict[str, Any]:

@@ -67,3 +67,8 @@ def read_all(config_dir: str) -> list[Mark]:
 def sentence(mark: Mark) -> str:
     """What plays and statuses say of a drained host."""
     return f"{mark.host} is drained since {mark.since} by {mark.who}: {mark.why}"
+
+
+def intention(mark: Mark) -> str:
+    """What is said instead where nothing is changed."""
+    return f"{mark.host} would be drained by {mark.who}: {mark.why}"

@@ -42,6 +42,13 @@ def test_who_drains_it_again_for_the_same_reason_changes_nothing(tmp_path: Path)
     assert "since 2026-12-24T00:00:00Z by bo" in run(tmp_path, "told")["sentence"]
 
 
+def test_check_mode_says_what_would_be(tmp_path: Path) -> None:
+    would = run(tmp_path, "present", check_mode=True)
+    assert would["sentence"] == "east-1 would be drained by ana: its disk is replaced"
+    run(tmp_path, "present")
+    assert run(tmp_path, "present", check_mode=True)["sentence"] == SENTENCE
+
+
 @pytest.mark.parametrize("state", ["present", "absent"])
 def test_check_mode_tells_what_would_change_and_changes_nothing(tmp_path: Path, state: str) -> None:
     if state == "absent":
