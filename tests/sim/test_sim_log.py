@@ -9,7 +9,7 @@ from log_simulation import LogSimulation, scan
 from long_runs import first_of
 
 from headrace.broker.errors import KafkaError
-from headrace.broker.log import recovery
+from headrace.broker.log import recovery, soundness
 from headrace.broker.log.flushing import Flusher
 from headrace.broker.log.index import IndexFile
 from headrace.broker.log.segment import Segment
@@ -83,7 +83,7 @@ def _no_directory_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_checksum_in_recovery(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(recovery, "_crc", lambda segment, position, header: header.crc)
+    patch.setattr(soundness, "_crc", lambda segment, position, header: header.crc)
 
 
 def _no_index_rebuilt(patch: pytest.MonkeyPatch) -> None:
