@@ -14,7 +14,6 @@ DISK_FREE_SHARE_MIN, DISK_FREE_MB_MIN = 0.1, 512
 """Below both a disk is told of: a tenth of a large one may be plenty."""
 CERTIFICATE_DAYS_MIN = 14
 SAID_LINES_MAX = 12
-NAMED_SERVICES_MAX = 3
 
 
 def health(play_hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> dict[str, Any]:
@@ -110,22 +109,27 @@ def health_problems(
 
 
 def service_problems(look: Mapping[str, Any]) -> Iterator[str]:
+    """Where nobody can be asked how services are, that is the machine's reason, and told once; the table names them."""
     drained = {mark["host"] for mark in look.get("drained", [])}
-    places: dict[str, list[str]] = {}
+    unasked: dict[str, list[str]] = {}
     for each in look["services"]:
-        if each["complaint"] is not None and each["host"] not in drained:
-            complaint = each["complaint"].rstrip(".")
-            places.setdefault(complaint, []).append(f"{each['name']} on {each['host']}")
-    for complaint, found in places.items():
-        yield f"{together(found)} not well: {complaint}."
+        place = f"{each['name']} on {each['host']}"
+        if each["complaint"] is None or each["host"] in drained:
+            continue
+        if each["state"] == "unknown":
+            unasked.setdefault(each["complaint"], []).append(place)
+        else:
+            yield f"{place} is not well: {each['complaint'].rstrip('.')}."
+    for complaint, places in unasked.items():
+        yield f"{together(places)} not well: {complaint.rstrip('.')}."
     yield from certificate_problems(look)
 
 
 def together(places: Sequence[str]) -> str:
-    """What is not well for one reason, with its verb; a whole machine's services are counted, the table names them."""
-    if len(places) > NAMED_SERVICES_MAX:
-        return f"{len(places)} services of one machine, {places[0]} first, are"
-    return f"{', '.join(places)} {'is' if len(places) == 1 else 'are'}"
+    """What is not well for one reason, with its verb."""
+    if len(places) == 1:
+        return f"{places[0]} is"
+    return f"{len(places)} services of one machine, {places[0]} first, are"
 
 
 def certificate_problems(look: Mapping[str, Any]) -> Iterator[str]:

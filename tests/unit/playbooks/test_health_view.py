@@ -150,20 +150,28 @@ def test_what_is_not_well_has_a_sentence(found: dict[str, Any], sentence: str) -
 
 
 @pytest.mark.parametrize(
-    ("count", "beginning"),
+    ("state", "problems"),
     [
-        (2, "headrace-broker-0 on e-0, headrace-broker-1 on e-1 are"),
-        (20, "20 services of one machine, headrace-broker-0 on e-0 first, are"),
+        (
+            "unknown",
+            [
+                "3 services of one machine, headrace-broker-0 on e-0 first, are not well: supervisor does not run."
+            ],
+        ),
+        (
+            "stopped",
+            [
+                f"headrace-broker-{number} on e-{number} is not well: supervisor does not run."
+                for number in range(3)
+            ],
+        ),
     ],
 )
-def test_services_of_a_machine_that_are_unwell_for_one_reason_share_a_sentence(
-    count: int, beginning: str
-) -> None:
-    complaint = "supervisor does not run."
-    services = [service(f"e-{n % 10}", state="unknown", complaint=complaint) for n in range(count)]
+def test_services_that_nobody_can_be_asked_about_share_a_sentence(state: str, problems: list[str]) -> None:
+    services = [service(f"e-{n}", state=state, complaint="supervisor does not run.") for n in range(3)]
     found = told(hostvars(e_2={**look("e-2"), "services": services}))
-    assert found["problems"] == [f"{beginning} not well: supervisor does not run."]
-    assert found["text"].count("unknown") == count
+    assert found["problems"] == problems
+    assert found["text"].count(state) == 3
 
 
 @pytest.mark.parametrize("left_s", [None, 14 * 86_400])
