@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -27,10 +27,12 @@ from headrace.broker.log.checkpoints import (
 )
 from headrace.broker.log.files import advice
 from headrace.broker.log.throttle import Throttle
+from headrace.broker.wire.partitions import PartitionKey
 
 _PIECE_SIZE = 1024 * 1024
 _PROGRESS_MS = 10_000
 _MIB, _GIB = 2**20, 2**30
+RecoveryPoints = Mapping[PartitionKey, int]
 _ADVICE = (
     "If another replica is in sync, make this one anew, else keep it "
     "(docs/replication.md, When a replica is damaged)."
@@ -114,7 +116,8 @@ def check_logs(directories: tuple[Path, ...], mib_per_second: int) -> None:
     Nothing is changed, and brokers may run meanwhile. Prints a line for each damaged place.
     """
     folders = [folder for directory in directories for folder in _folders(directory)]
-    places = [place for folder in folders for place in _places(folder)]
+    points = {directory: _recovery_points(directory) for directory in {folder.parent for folder in folders}}
+    places = [place for folder in folders for place in _places(folder, points[folder.parent])]
     pace = Pace(mib_per_second * _MIB, sum(_size(place.path) for place in places))
     damaged = [place for place in places if _tell_damage(place, pace)]
     click.echo(
@@ -142,10 +145,12 @@ def _folders(directory: Path) -> list[Path]:
         )
 
 
-def _places(folder: Path) -> list[SegmentPlace]:
+def _places(folder: Path, points: RecoveryPoints) -> list[SegmentPlace]:
+    """The segments of a log; where `points` do not have it, nothing of the last one is vouched for."""
     with _reading(folder):
         found = _segment_files(folder)
-        synced_offset = _synced_offset(folder)
+    key = names.parse_partition_directory(folder.name)
+    synced_offset = points.get(key, 0) if key is not None else 0
     offsets = [(path, offset) for path in found if (offset := names.offset_of(path.name)) is not None]
     following = [offset for _, offset in offsets[1:]]
     return [
@@ -162,14 +167,13 @@ def _segment_files(folder: Path) -> list[Path]:
         return []
 
 
-def _synced_offset(folder: Path) -> int:
-    """The recovery point on the disk; without one, nothing of the last segment is vouched for."""
-    key = names.parse_partition_directory(folder.name)
-    try:
-        points = decode_offsets((folder.parent / RECOVERY_POINT_FILE).read_bytes())
-    except (FileNotFoundError, CheckpointError):
-        return 0
-    return points.get(key, 0) if key is not None else 0
+def _recovery_points(directory: Path) -> RecoveryPoints:
+    """Those on the disk; none where a data directory's checkpoint is missing or cannot be understood."""
+    with _reading(directory):
+        try:
+            return decode_offsets((directory / RECOVERY_POINT_FILE).read_bytes())
+        except (FileNotFoundError, CheckpointError):
+            return {}
 
 
 def _size(path: Path) -> int:
@@ -192,7 +196,8 @@ def _tell_damage(place: SegmentPlace, pace: Pace) -> bool:
 
 def _damages_now(place: SegmentPlace, pace: Pace) -> Iterator[Damage]:
     """The same beside its neighbours of now: a cleaning puts several segments into the first one's place."""
-    for found in _places(place.path.parent):
+    folder = place.path.parent
+    for found in _places(folder, _recovery_points(folder.parent)):
         if found.path == place.path:
             yield from _damages(found, pace)
 
