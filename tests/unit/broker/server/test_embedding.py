@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, PolicyViolationError
+from headrace.broker.errors import (
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    PolicyViolationError,
+    StorageError,
+)
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.embedding import BrokerHost
 
@@ -23,7 +31,9 @@ class Partition:
         self.is_leader, self.is_under_min_isr = True, False
         self.high_watermark = 0
         self.log = SimpleNamespace(
-            is_mirror_copy=True, assign_epoch=lambda epoch: self.done.append(("epoch", epoch))
+            directory="/disk/dc-east.t-0",
+            is_mirror_copy=True,
+            assign_epoch=lambda epoch: self.done.append(("epoch", epoch)),
         )
         self.appender = SimpleNamespace(append_mirrored=lambda records, **_: self.done.append(bytes(records)))
         for name, value in other.items():
@@ -43,6 +53,8 @@ class World:
         logs = SimpleNamespace(
             truncate_at_once=lambda log, offset, *, empties: self.truncated.append((offset, empties))
         )
+        self.refused_writes = RefusedWrites()
+        self.now_ms = 0
         leaders = {("t", 0): 1, ("t", 1): 2, ("t", 2): -1}
         self.host = BrokerHost(
             cast(
@@ -53,7 +65,7 @@ class World:
                     groups=SimpleNamespace(offsets_topic_replication_factor=3),
                 ),
             ),
-            cast("Any", SimpleNamespace(now_ms=lambda: 0)),
+            cast("Any", SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: self.now_ms)),
             cast("Any", SimpleNamespace(topics=None, configurations=None, membership=None)),
             cast(
                 "Any",
@@ -77,7 +89,7 @@ class World:
                     wake=lambda *_: self.woken.append("committed"),
                 ),
             ),
-            cast("Any", SimpleNamespace(registry=None)),
+            cast("Any", SimpleNamespace(registry=None, refused_writes=self.refused_writes)),
         )
 
 
@@ -86,6 +98,19 @@ def test_a_copy_takes_what_its_source_sent() -> None:
     world.host.append_mirrored(cast("Any", partition), memoryview(b"x"))
     assert partition.done == [b"x", "appended"]
     assert world.woken == ["end"], "those that wait for commits are woken by them"
+
+
+def test_a_disk_that_refuses_what_a_copy_is_sent_is_known_until_it_takes_it() -> None:
+    def refuse(records: memoryview, **_: Any) -> None:
+        raise StorageError(os.strerror(errno.ENOSPC))
+
+    world, full = World(), Partition(appender=SimpleNamespace(append_mirrored=refuse))
+    with pytest.raises(StorageError):
+        world.host.append_mirrored(cast("Any", full), memoryview(b"x"))
+    assert (world.refused_writes.directories, full.done) == ({"/disk"}, [])
+    world.now_ms = 60_000
+    world.host.append_mirrored(cast("Any", Partition()), memoryview(b"x"))
+    assert (world.refused_writes.directories, world.refused_writes.outages) == (set(), {})
 
 
 @pytest.mark.parametrize(
