@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from mixed_replicas import HEADRACE, KAFKA, MixedReplicas
 from processes import eventually
-from replicated_cluster import PARTITION_COUNT, GroupReader, Writer, check
+from replicated_cluster import PARTITION_COUNT, GroupReader, Writer, check, full, small_disk
 
 Start = Callable[..., "MixedReplicas"]
 
@@ -53,6 +53,27 @@ def test_leaders_of_either_kind_die_and_nothing_acknowledged_is_lost(
         cluster.wait_until_in_sync()
     check(cluster, writer, reader)
     cluster.check_replicas()
+
+
+@pytest.mark.long
+def test_a_controller_of_apache_kafka_has_others_lead_what_a_full_disk_held(
+    replicas: Start, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "broker-2" / "logs") as disk:
+        cluster = replicas({1: KAFKA, 2: HEADRACE, 3: KAFKA})
+        try:
+            writer, reader = Writer(cluster), GroupReader(cluster)
+            writer.wait_for_more()
+            assert cluster.controller() == 1
+            with full(disk):
+                eventually(
+                    lambda: 2 not in cluster.leaders(), what="others that lead what the full disk held"
+                )
+                writer.wait_for_more()
+            cluster.wait_until_in_sync()
+            check(cluster, writer, reader)
+        finally:
+            cluster.end()
 
 
 @pytest.mark.long

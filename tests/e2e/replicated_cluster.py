@@ -9,7 +9,8 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -125,6 +126,9 @@ class ReplicatedCluster:
 
     def leader(self, partition: int = 0) -> int:
         return int(self.state(partition)["leader"])
+
+    def leaders(self) -> set[int]:
+        return {self.leader(partition) for partition in range(PARTITION_COUNT)}
 
     def is_in_sync(self) -> bool:
         return all(len(self.state(p)["isr"]) == BROKER_COUNT for p in range(PARTITION_COUNT))
@@ -245,6 +249,27 @@ class GroupReader(threading.Thread):
         )
         self._is_over.set()
         self.join()
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Path]:
+    """A disk of its own for what is in that directory."""
+    directory.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(directory)], check=True)
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", str(directory)], check=True)
+
+
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """No byte fits it for that time."""
+    filling = disk / "filling"
+    dd = subprocess.run(["dd", "if=/dev/zero", f"of={filling}", "bs=64k"], capture_output=True, check=False)
+    assert b"No space left" in dd.stderr
+    yield
+    filling.unlink()
 
 
 def check(cluster: ReplicatedCluster, writer: Writer, reader: GroupReader) -> None:

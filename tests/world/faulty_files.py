@@ -245,6 +245,9 @@ class FaultyFiles:
             self._directories.add(path)
             path = _parent(path)
 
+    def has_room(self, directory: str, size: int) -> bool:
+        return self.room is None or size <= self.room
+
     def remove_directory(self, path: str) -> None:
         self._directories = {found for found in self._directories if not f"{found}/".startswith(f"{path}/")}
         for names in (self._seen, self._durable):

@@ -6,6 +6,7 @@ Producers hear KAFKA_STORAGE_ERROR each time, and followers fall behind; whoever
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from headrace.broker.errors import StorageError
 from headrace.broker.outage import Outage
@@ -15,18 +16,23 @@ logger = get_logger(__name__)
 
 
 class RefusedWrites:
-    """The directories that refuse writes now, by path, how many each has refused since the start, and which outages last."""
+    """The directories that refuse writes now, by path, how many each has refused since the start, and which outages last.
+
+    `on_refused()` is called for each refusal.
+    """
 
     def __init__(self) -> None:
         self.directories: set[str] = set()
         self.counts: dict[str, int] = {}
         self.outages: dict[str, Outage] = {}
+        self.on_refused: Callable[[], None] = _nobody_listens
 
     def refused(self, partition_directory: str, error: StorageError, monotonic_ms: int) -> None:
         """An append failed; `error` says why and what to do."""
         directory = os.path.dirname(partition_directory)
         self.directories.add(directory)
         self.counts[directory] = self.counts.get(directory, 0) + 1
+        self.on_refused()
         outage = self.outages.setdefault(directory, Outage())
         if outage.failed(monotonic_ms):
             logger.warning(
@@ -50,3 +56,7 @@ class RefusedWrites:
                 refused=outage.count,
                 seconds=outage.seconds,
             )
+
+
+def _nobody_listens() -> None:
+    return

@@ -64,6 +64,7 @@ def advice(error: OSError) -> str:
 
 
 UNCUT = 2**63 - 1
+_TRIAL = ".room-trial"
 
 
 class File(Protocol):
@@ -153,6 +154,9 @@ class Files(Protocol):
 
     def check_descriptors(self) -> None:
         """Raises OSError (EMFILE) when so few descriptors are left that a new log must not take them."""
+
+    def has_room(self, directory: str, size: int) -> bool:
+        """Whether a new file of `size` bytes fits there now; may be called in any thread."""
 
     def failed(self, path: str, error: OSError) -> None:
         """Hear of an error at `path` that somebody now gets a StorageError for; may be called in any thread."""
@@ -295,6 +299,17 @@ class OsFiles:
         os.close(lowest)
         if lowest >= limit - max(limit // 10, DESCRIPTORS_KEPT_MIN):
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def has_room(self, directory: str, size: int) -> bool:
+        path = os.path.join(directory, _TRIAL)
+        try:
+            file = self.open(path, create=True)
+            # Without a name it ends with the process.
+            os.unlink(path)
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError:
+            return False
+        return True
 
     def failed(self, path: str, error: OSError) -> None:
         self._on_failure(path, error)

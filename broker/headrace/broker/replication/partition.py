@@ -335,6 +335,14 @@ class Partition:
         return leadership is not None and len(leadership.maximal_isr) >= self.isr_size_min
 
     @property
+    def others_may_lead(self) -> bool:
+        """Whether it is led here and as many other live replicas are in sync as acks=all waits for."""
+        others = [
+            replica for replica in self.isr if replica != self.broker_id and self.host.is_alive(replica)
+        ]
+        return self.is_leader and len(others) >= self.isr_size_min
+
+    @property
     def is_under_min_isr(self) -> bool:
         """Whether it is led here and fewer replicas are in sync than `min.insync.replicas` asks for."""
         return self.is_leader and len(self.isr) < self.isr_size_min

@@ -43,6 +43,7 @@ from headrace.broker.server.peers.controller_channel import ControllerChannel
 from headrace.broker.server.peers.inter_broker import security_between_brokers
 from headrace.broker.server.replicas.fetchers import ReplicaFetchers
 from headrace.broker.server.replicas.followed import FetchContext
+from headrace.broker.server.replicas.full_disks import FullDisks
 from headrace.broker.server.replicas.host import ReplicaHost
 from headrace.broker.server.replicas.hosted import Partitions
 from headrace.broker.server.replicas.isr_changes import IsrChanges
@@ -75,7 +76,6 @@ from headrace.broker.waiting.parking import Waiting
 logger = get_logger(__name__)
 CLOSING_THREADS = 16
 TAKING_SECONDS_MAX = 60
-REFUSED_INTERVAL_MS = 10_000
 
 
 class Broker:
@@ -172,6 +172,9 @@ class Broker:
         partitions = self.partitions = self._make_partitions(self.logs)
         partitions.on_change(self._partition_changed)
         self._follow(partitions)
+        FullDisks(
+            self.files, self.refused_writes, partitions, self.cluster.control.log_directory_failed
+        ).start(self.tasks)
         self.metrics.led = partitions.led
         self.metrics.replicas = partitions.all
         self.metrics.directories = self.logs.paths
@@ -264,7 +267,6 @@ class Broker:
         self.logs.producer_id_expiration_ms = config.transactions.producer_id_expiration_ms
 
     def _start_cleaner(self, logs: LogStore) -> None:
-        self.tasks.every("refused replicas", REFUSED_INTERVAL_MS, self._ask_for_refused)
         if self.config.logs.log_cleaner_enable:
             cleaner = Cleaner(self.cluster.configurations.in_effect.logs, logs, self.clock)
             self.cluster.configurations.on_change(lambda config: cleaner.use_config(config.logs))
@@ -436,11 +438,6 @@ class Broker:
         )
         self.transactions.start(partial(k27_write_txn_markers.write, services))
         return services
-
-    def _ask_for_refused(self) -> None:
-        """A full disk may have room again: have the controller send what this broker could not take."""
-        if self.partitions is not None and self.partitions.ask_again():
-            self.cluster.control.log_directory_failed()
 
     def _make_moves(self, partitions: Partitions) -> ReplicaMoves:
         threads = self.config.replication.num_replica_alter_log_dirs_threads or len(self.config.log_dirs)

@@ -5,6 +5,7 @@ import gc
 import os
 import resource
 import shutil
+import subprocess
 from pathlib import Path
 from uuid import UUID
 
@@ -150,6 +151,18 @@ class FullFiles(OsFiles):
         if self.is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
         super().replace_file(path, data)
+
+
+def test_a_disk_has_room_for_a_file_that_fits_and_none_for_another(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(tmp_path)], check=True)
+    try:
+        assert OsFiles().has_room(str(tmp_path), 1024 * 1024)
+        assert not OsFiles().has_room(str(tmp_path), 3 * 1024 * 1024)
+        assert os.listdir(tmp_path) == []
+        assert shutil.disk_usage(tmp_path).free == 2 * 1024 * 1024
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+    assert not OsFiles().has_room(str(tmp_path / "nowhere"), 1)
 
 
 def test_a_full_disk_refuses_new_logs_and_checkpoints_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ before is answered. Must not know ZooKeeper: the only source is the controller's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -74,6 +75,8 @@ class Partitions:
         self.refused: set[PartitionKey] = set()
         # Those for which it was asked, and that were not refused since.
         self._asked: set[PartitionKey] = set()
+        # Replicas that others shall lead, for the disks of their logs have no room.
+        self._handed_over: set[PartitionKey] = set()
         # How often this broker would not lead, as its log had lost what was committed.
         self.leaderships_refused = 0
         self._callbacks: list[PartitionCallback] = []
@@ -159,6 +162,7 @@ class Partitions:
         for key in keys:
             self._offline.add(key)
             self.refused.discard(key)
+            self._handed_over.discard(key)
             partition = self._partitions.pop(key, None)
             if partition is not None:
                 partition.stop()
@@ -261,9 +265,15 @@ class Partitions:
         if found is not None and ZERO_UUID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
             logger.error("topic id differs from the log's", topic=topic, partition=number, told=topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        if self._is_for_others(told):
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if found is not None and told.state.leader_epoch <= found.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.KAFKA_STORAGE_ERROR if self._may_not_lead(told) else ErrorCode.NONE
+
+    def _is_for_others(self, told: ToldReplica) -> bool:
+        """Whether it was handed over, and somebody else in sync can have it; the last one in sync keeps it, for readers."""
+        return (told.topic, told.partition) in self._handed_over and told.state.isr != (self.broker_id,)
 
     def _may_not_lead(self, told: ToldReplica) -> bool:
         """Whether this broker's log lost, in an unclean stop, what was committed, and there is no leader to have it from
@@ -284,7 +294,7 @@ class Partitions:
         topic, number = told.topic, told.partition
         refusal = self._refusal(told)
         if refusal is ErrorCode.KAFKA_STORAGE_ERROR and (topic, number) not in self._offline:
-            self._refuse_lead(told)
+            (self._step_back if self._is_for_others(told) else self._refuse_lead)(told)
         if refusal is ErrorCode.STALE_CONTROLLER_EPOCH and self._stays_refused(told):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if refusal is ErrorCode.INVALID_TOPIC_EXCEPTION:
@@ -315,16 +325,47 @@ class Partitions:
         if self._stays_refused(told):
             return ErrorCode.KAFKA_STORAGE_ERROR
         self.refused.discard((topic, number))
+        self._handed_over.discard((topic, number))
         return ErrorCode.NONE
 
     def _refuse(self, key: PartitionKey) -> None:
         self.refused.add(key)
         self._asked.discard(key)
 
-    def ask_again(self) -> bool:
-        """Be ready to try what was refused once more; whether there is any, so that the controller has to be asked."""
-        self._asked = set(self.refused)
+    def hand_over(self, directories: Collection[str]) -> int:
+        """Of what is led in these data directories, whose disks have no room, leave to others what they may lead: the
+        controller has to be asked for it. How many partitions those are.
+
+        This broker has nothing to do with them until it is to `ask_again` for them: it does not follow, where it might be
+        in sync again, and lead, without room for a message.
+        """
+        keys = {
+            (p.topic, p.partition)
+            for p in self.led()
+            if _data_directory(p) in directories and p.others_may_lead
+        }
+        kept = {key for key in self._handed_over if not self._partitions[key].is_leader}
+        self._handed_over = kept | keys
+        return len(keys)
+
+    def handed_over_in(self) -> set[str]:
+        """The data directories of what others have now, for want of room."""
+        return {_data_directory(self._partitions[key]) for key in self._handed_over & self.refused}
+
+    def ask_again(self, full: Collection[str] = ()) -> bool:
+        """Be ready to try what was refused once more, but for what was handed over in these directories, unless nobody leads
+        that; whether there is any, so that the controller has to be asked.
+        """
+        waiting = {key for key in self._handed_over & self.refused if self._waits_for_room(key, full)}
+        self._asked = self.refused - waiting
+        self._handed_over -= self._asked
         return bool(self._asked)
+
+    def _waits_for_room(self, key: PartitionKey, full: Collection[str]) -> bool:
+        known = self._metadata.partition(*key)
+        return (
+            _data_directory(self._partitions[key]) in full and known is not None and known.leader != NO_LEADER
+        )
 
     def _stays_refused(self, told: ToldReplica) -> bool:
         """Whether this word is no reason to call the replica well: it has nobody lead, which needs no disk.
@@ -351,6 +392,21 @@ class Partitions:
             )
         self._refuse(key)
 
+    def _step_back(self, told: ToldReplica) -> None:
+        """Lead it until somebody else does."""
+        key = told.topic, told.partition
+        partition = self._partitions.get(key)
+        if partition is not None and partition.is_leader and told.state.leader_epoch > partition.leader_epoch:
+            partition.stop()
+            facts = {
+                "topic": told.topic,
+                "partition": told.partition,
+                "leader_epoch": told.state.leader_epoch,
+            }
+            self._changes.append(("handed over", facts | {"leader": told.state.leader}))
+            self._tell(partition)
+        self._refuse(key)
+
     def _log_changes(self) -> None:
         changes, self._changes = self._changes, []
         logger.info_all(changes)
@@ -371,6 +427,7 @@ class Partitions:
         if delete:
             # What is only stopped may be asked for again: a controller stops replicas that it takes for offline.
             self.refused.discard((topic, number))
+            self._handed_over.discard((topic, number))
             self._partitions.pop((topic, number), None)
         if partition is not None:
             partition.stop()
@@ -387,6 +444,10 @@ class Partitions:
 def _has_name_of_a_log(told: ToldReplica) -> bool:
     """Whether the name is that of a folder within a data directory, and of a znode."""
     return told.partition >= 0 and is_legal_name(told.topic)
+
+
+def _data_directory(partition: Partition) -> str:
+    return os.path.dirname(partition.log.directory)
 
 
 def _change(partition: Partition) -> Event:

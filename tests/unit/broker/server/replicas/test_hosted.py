@@ -61,6 +61,7 @@ class Log:
         self.awaits_sync = False
         self.lost_end: int | None = None
         self.epochs: list[tuple[int, int]] = []
+        self.directory = "/disk/t-0"
 
     def assign_epoch(self, epoch: int) -> None:
         if not self.epochs or self.epochs[-1][0] != epoch:
@@ -545,6 +546,85 @@ def test_one_partition_that_cannot_be_opened_leaves_the_others_alone(
     logs.is_misconfigured = False
     assert codes(take(partitions, leader_and_isr(state(1)))) == [ErrorCode.NONE]
     assert partitions.refused == set()
+
+
+def handing_over(partitions: Partitions, metadata: MetadataCache) -> None:
+    """Broker 1 leads the partition, 2 is in sync, and the disk of 1 has no room."""
+    known(metadata, leader=1)
+    take(partitions, leader_and_isr(state(epoch=1, isr=(1, 2), replicas=(1, 2))))
+    assert partitions.hand_over(["/elsewhere"]) == 0
+    assert partitions.hand_over(["/disk"]) == 1
+
+
+def known(metadata: MetadataCache, *, leader: int) -> None:
+    shown = PartitionMetadata(leader=leader, leader_epoch=1, replicas=(1, 2), isr=(1, 2), offline_replicas=())
+    told = ToldPartition("t", TOPIC_ID, 0, shown)
+    metadata.update(UpdateMetadata(controller_id=1, controller_epoch=1, brokers=(), partitions=(told,)))
+
+
+def test_what_is_led_on_a_full_disk_is_led_on_until_another_leads_it_and_followed_once_there_is_room(
+    partitions: Partitions, metadata: MetadataCache, caplog: pytest.LogCaptureFixture
+) -> None:
+    handing_over(partitions, metadata)
+    as_before = leader_and_isr(state(epoch=1, isr=(1, 2), replicas=(1, 2)))
+    assert codes(take(partitions, as_before)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert partitions.leader_of("t", 0).is_leader, "for its readers"
+    known(metadata, leader=2)
+    others = leader_and_isr(state(leader=2, epoch=2, isr=(2,), replicas=(1, 2)))
+    with caplog.at_level(logging.INFO):
+        assert codes(take(partitions, others)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    told = [line for record in caplog.records for line in getattr(record, "events", ())]
+    facts = {"topic": "t", "partition": 0, "leader_epoch": 2, "leader": 2}
+    assert told == [("handed over", facts)]
+    assert (held(partitions).is_leader, held(partitions).leader) == (False, -1)
+    assert partitions.handed_over_in() == {"/disk"}
+    assert not partitions.ask_again(["/disk"])
+    assert codes(take(partitions, others)) == [ErrorCode.KAFKA_STORAGE_ERROR], "it has no room yet"
+    assert partitions.ask_again(["/elsewhere"])
+    assert codes(take(partitions, others)) == [ErrorCode.NONE]
+    assert (held(partitions).leader, partitions.refused, partitions.handed_over_in()) == (2, set(), set())
+
+
+def test_what_nobody_else_can_lead_is_not_handed_over(partitions: Partitions, logs: Logs) -> None:
+    take(partitions, leader_and_isr(state(epoch=1, isr=(1,), replicas=(1, 2))))
+    assert partitions.hand_over(["/disk"]) == 0
+    take(partitions, leader_and_isr(state(epoch=2, isr=(1, 2), replicas=(1, 2))))
+    logs.get("t", 0).config = LogConfig(min_insync_replicas=2)
+    assert partitions.hand_over(["/disk"]) == 0, "the other one alone would take no more writes than this"
+
+
+def test_who_is_the_last_in_sync_keeps_what_it_wanted_to_hand_over(
+    partitions: Partitions, metadata: MetadataCache
+) -> None:
+    handing_over(partitions, metadata)
+    alone = leader_and_isr(state(epoch=2, isr=(1,), replicas=(1, 2)))
+    assert codes(take(partitions, alone)) == [ErrorCode.NONE]
+    assert partitions.leader_of("t", 0).leader_epoch == 2
+    again = leader_and_isr(state(epoch=3, isr=(1, 2), replicas=(1, 2)))
+    assert codes(take(partitions, again)) == [ErrorCode.NONE], "it is said once"
+
+
+def test_a_disk_that_has_room_again_before_the_controller_asked_leads_on(
+    partitions: Partitions, metadata: MetadataCache
+) -> None:
+    handing_over(partitions, metadata)
+    assert partitions.hand_over(()) == 0
+    again = leader_and_isr(state(epoch=2, isr=(1, 2), replicas=(1, 2)))
+    assert codes(take(partitions, again)) == [ErrorCode.NONE]
+
+
+def test_what_was_handed_over_and_nobody_leads_is_asked_for_without_room(
+    partitions: Partitions, metadata: MetadataCache
+) -> None:
+    handing_over(partitions, metadata)
+    nobody = leader_and_isr(state(leader=-1, epoch=2, isr=(1, 2), replicas=(1, 2)))
+    assert codes(take(partitions, nobody)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    known(metadata, leader=-1)
+    assert partitions.ask_again(["/disk"])
+    assert codes(take(partitions, leader_and_isr(state(epoch=3, isr=(1,), replicas=(1, 2))))) == [
+        ErrorCode.NONE
+    ]
+    assert partitions.leader_of("t", 0).is_leader
 
 
 def with_lost_tail(logs: Logs) -> Log:
