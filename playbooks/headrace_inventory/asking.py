@@ -7,7 +7,9 @@ before any other host is touched; the callback headrace_unanswered then says wha
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +36,7 @@ NO_CONTAINER = re.compile(
 # What Ansible says where its modules' Python is not there.
 NO_PYTHON = re.compile(r"The module interpreter '([^']+)' was not found")
 REASON_LENGTH_MAX = 300
+PYTHON = "ansible_python_interpreter"
 
 
 def reason_in(said: str) -> str:
@@ -80,6 +83,32 @@ class AskingAction(NormalAction):  # type: ignore[misc]
             program = with_bytecode(built.b_module_data, SOURCES, Path(ansible.constants.DEFAULT_LOCAL_TMP))
             built = replace(built, b_module_data=program)
         return built, path
+
+
+class ReleaseAction(AskingAction):
+    """Runs a module with the release's own Python.
+
+    In check mode the release may not be there yet: then the one that is there runs it, and without any nothing does.
+    """
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        variables = dict(task_vars or {})
+        if self._task.check_mode:
+            return answered(lambda: self._checked(tmp, variables), variables)
+        return super().run(tmp, variables)
+
+    def without_release(self) -> dict[str, Any]:
+        """What the module would answer on a host without services."""
+        raise NotImplementedError
+
+    def _checked(self, tmp: Any, variables: dict[str, Any]) -> dict[str, Any]:
+        home = self._templar.template(variables.get("release_home", "/opt/headrace"))
+        current = os.path.join(home, "current", "bin", "python")
+        for python in (self._templar.template(variables[PYTHON]), current):
+            if self._low_level_execute_command(f"test -x {shlex.quote(python)}")["rc"] == 0:
+                found: dict[str, Any] = super().run(tmp, {**variables, PYTHON: python})
+                return found
+        return self.without_release()
 
 
 class LookingAction(AskingAction):

@@ -332,6 +332,18 @@ def test_a_value_that_no_broker_takes_changes_none_of_them(rolled_out: Any) -> N
     assert broker_files(rolled_out) == files
 
 
+def test_more_replicas_in_sync_than_topics_can_have_while_one_restarts_are_refused(rolled_out: Any) -> None:
+    pids, files = of_brokers(processes(rolled_out.root)), broker_files(rolled_out)
+    change = json.dumps({"broker_properties": {"min.insync.replicas": 2}})
+    refused = rolled_out.play("site.yml", *EASTERN_BROKERS, "-e", change)
+    assert refused.returncode != 0
+    (sentence,) = failures(refused.stdout).values()
+    assert "With min.insync.replicas 2 these topics have too few replicas" in sentence
+    assert "pageviews" in sentence
+    assert of_brokers(processes(rolled_out.root)) == pids
+    assert broker_files(rolled_out) == files
+
+
 def failures(output: str) -> dict[str, str]:
     """The message of each host that failed."""
     return dict(re.findall(r'^fatal: \[([^\]]+)\].*?"msg": "(.*?)"[,}]', output, re.MULTILINE))

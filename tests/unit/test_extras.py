@@ -13,7 +13,7 @@ pytestmark = pytest.mark.acceptance
 CHECKOUT = Path(__file__).resolve().parents[2]
 # A kind of host: the extras of its release, and the packages and modules of Ansible's that it runs with them.
 KINDS = {
-    "broker": ("broker,mirror", "headrace.broker", "headrace.mirror", "headrace_topics"),
+    "broker": ("broker,mirror", "headrace.broker", "headrace.mirror", "headrace_topics", "headrace_replicas"),
     "registry": ("registry", "headrace.registry"),
     "load or audit": ("load", "headrace.load", "headrace.audit"),
 }
