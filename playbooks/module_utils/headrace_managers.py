@@ -21,6 +21,7 @@ from ansible.module_utils.headrace_health import wait_until
 from ansible.module_utils.headrace_machines import parent_of
 
 FAULT_BAD_NAME = 10
+FAULT_ALREADY_STARTED = 60
 LOG_TAIL_LINES = 12
 START = "start it with playbooks/site.yml, whose --limit has to name the machine as well, where there is one"
 
@@ -183,7 +184,14 @@ class Supervisor:
             raise ManagerError(f"supervisor does not run: there is no {self.socket}: {START}.")
         if self.definition_changed() or self.info() is None:
             self.load_definition()
-        self.rpc.startProcess(self.name, False)
+        try:
+            self.rpc.startProcess(self.name, False)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != FAULT_ALREADY_STARTED:
+                raise
+            raise ManagerError(
+                "another run started it meanwhile: wait for its end, then run this one again."
+            ) from fault
 
     def load_definition(self) -> None:
         """Make supervisor know the program, stopped, as its file describes it now."""

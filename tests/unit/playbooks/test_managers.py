@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import xmlrpc.client
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -241,3 +242,23 @@ def test_a_supervisor_that_a_boot_ended_is_told_from_none(tmp_path: Path) -> Non
     assert str(error.value) == (
         f"supervisor does not run, though {path} is there, as after a boot or where it was killed: {start}"
     )
+
+
+class StartedMeanwhile:
+    """A supervisord that another run told to start the program, after this one looked."""
+
+    def reloadConfig(self) -> list[list[list[str]]]:
+        return [[[], [], []]]
+
+    def getProcessInfo(self, name: str) -> dict[str, Any]:
+        return {"statename": "STOPPED"}
+
+    def startProcess(self, name: str, wait: bool) -> None:
+        raise xmlrpc.client.Fault(60, f"ALREADY_STARTED: {name}")
+
+
+def test_a_program_that_another_run_starts_meanwhile_is_told_as_such(tmp_path: Path) -> None:
+    program = managers.Supervisor("registry", str(tmp_path / "none"))
+    program.rpc = StartedMeanwhile()
+    with pytest.raises(managers.ManagerError, match="another run started it meanwhile: wait for its end"):
+        program.start()
