@@ -27,7 +27,7 @@ from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding, Incomplete
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import WINDOW_SIZE_MS, ProducerName, Stream
-from headrace.load.commit import UnpartitionedTransaction
+from headrace.load.commit import WarehouseTransaction
 from headrace.load.tables import AUDIT_BATCH, AUDIT_FINDINGS, AUDIT_WINDOWS, NAMESPACE, ensure_table
 
 TOPICS: Final = "headrace.audit-topics"
@@ -149,7 +149,7 @@ class Archive:
         table = ensure_table(self._catalog, name, columns)
         if _number(table) >= batch.number:
             return
-        with UnpartitionedTransaction(table) as transaction:
+        with WarehouseTransaction(table) as transaction:
             if rows:
                 told = {AUDIT_BATCH: str(batch.number)}
                 transaction.append(pa.Table.from_pylist(rows, schema=columns), snapshot_properties=told)
@@ -171,7 +171,7 @@ class Archive:
             chosen = f"batch >= {batches[0]} and batch <= {batches[1]}"
             rows = table.scan(row_filter=chosen).to_arrow()
             told = {AUDIT_BATCH: str(facts.batch)}
-            with UnpartitionedTransaction(table) as transaction:
+            with WarehouseTransaction(table) as transaction:
                 transaction.overwrite(rows, overwrite_filter=chosen, snapshot_properties=told)
 
 

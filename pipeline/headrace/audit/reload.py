@@ -29,7 +29,7 @@ from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.registry_address import RegistryAddress
 from headrace.load import history, tables, task
-from headrace.load.commit import UnpartitionedTransaction
+from headrace.load.commit import WarehouseTransaction
 from headrace.load.log_client import LogClient
 from headrace.load.names import DATACENTER, OFFSET, TOPIC, TOPIC_PARTITION
 from headrace.load.ranges import Limits, LogOffsets, OffsetRange
@@ -103,7 +103,7 @@ def reload_window(catalog: Catalog, client: LogClient, log: Log, period: Period,
             return found
         try:
             told = {RELOADED: f"{log.topic} {_time(period.since_ms).isoformat()}"}
-            with UnpartitionedTransaction(table) as transaction:
+            with WarehouseTransaction(table) as transaction:
                 transaction.overwrite(rows, overwrite_filter=chosen, snapshot_properties=told)
         except CommitFailedException:
             table = tables.load_table(catalog, name)

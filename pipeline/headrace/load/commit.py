@@ -31,6 +31,7 @@ from headrace.load import history
 from headrace.load.ranges import Passing
 from headrace.load.tables import (
     COMMIT_ATTEMPTS_MAX,
+    COMMIT_RETRIES,
     DEAD_LETTER,
     DEAD_LETTER_TABLE,
     WarehouseError,
@@ -46,8 +47,8 @@ class RefusedError(Exception):
     """Somebody else committed to the table since the round was planned; plan it anew."""
 
 
-class UnpartitionedTransaction(Transaction):
-    """A transaction that adds files without partitions, whatever partition fields others gave the table.
+class WarehouseTransaction(Transaction):
+    """A transaction that adds files without partitions, whatever partition fields others gave the table, and commits once.
 
     It works out its metadata once a change: pyiceberg's copies every snapshot at each look, 16 times.
     """
@@ -61,6 +62,12 @@ class UnpartitionedTransaction(Transaction):
             known = (self._table.metadata, self._updates, _unpartitioned(super().table_metadata))
             self._worked_out = known
         return known[2]
+
+    def commit_transaction(self) -> Table:
+        """Commit, or fail where others did meanwhile: pyiceberg would repeat it on what they left, which doubles rows."""
+        once = {**self._table.metadata.properties, COMMIT_RETRIES: "0"}
+        self._table.metadata = self._table.metadata.model_copy(update={"properties": once})
+        return super().commit_transaction()
 
 
 def _unpartitioned(metadata: TableMetadata) -> TableMetadata:
@@ -179,12 +186,8 @@ def append(
     Raises:
         RefusedError
     """
-    if table.properties.get("commit.retry.num-retries") != "0":
-        raise RefusedError(
-            "the table's property commit.retry.num-retries is not 0, so a commit could double rows"
-        )
     try:
-        with UnpartitionedTransaction(table) as transaction:
+        with WarehouseTransaction(table) as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(properties))
             with update.merge_append() if instead_of is None else update.overwrite() as snapshot:
                 if instead_of is not None:

@@ -1,8 +1,7 @@
 """The warehouse's catalog and its tables: where they are, what columns they have, how they grow.
 
-Owns names, properties and schema evolution. Invariants: every table has `commit.retry.num-retries=0`, because pyiceberg
-would rebase and repeat a refused commit, which doubles rows; columns are only added or promoted, never dropped. Must not
-know offsets, brokers or Spark.
+Owns names, properties and schema evolution. Invariant: columns are only added or promoted, never dropped. Must not know
+offsets, brokers or Spark.
 
 Tables of the namespace `warehouse`:
 - one an event topic, `<datacenter>.<name>` → `warehouse.<name>`: `_datacenter`, `_topic` (without the datacenter),
@@ -67,8 +66,8 @@ FORMAT_VERSION: Final = 2
 COMMIT_ATTEMPTS_MAX: Final = 20
 """Tries of a change that others get ahead of."""
 
+COMMIT_RETRIES: Final = "commit.retry.num-retries"
 TABLE_PROPERTIES: Final = {
-    "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -239,10 +238,18 @@ def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) 
             f"{FORMAT_VERSION}: rename the table, and a new one is loaded from the start of the log"
         )
     upgrade(table, columns)
-    differing = {key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value}
-    if differing:
-        table.transaction().set_properties(differing).commit_transaction()
+    _set_properties(table)
     return table
+
+
+def _set_properties(table: Table) -> None:
+    """Set the load's own properties, and let others repeat their commits, which tables of older releases forbid."""
+    differing = {key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value}
+    forbidding = [COMMIT_RETRIES] if table.properties.get(COMMIT_RETRIES) == "0" else []
+    if differing or forbidding:
+        with table.transaction() as transaction:
+            transaction.set_properties(differing)
+            transaction.remove_properties(*forbidding)
 
 
 def ensure_history(catalog: Catalog) -> Table:

@@ -49,12 +49,20 @@ def test_the_slower_of_two_drivers_is_refused_and_changes_nothing(catalog: Catal
     assert offsets_in(catalog, tables.DEAD_LETTER) == [3]
 
 
-def test_without_the_property_that_forbids_rebasing_nothing_is_committed(catalog: Catalog, run: Run) -> None:
+def test_a_refused_commit_is_not_repeated_however_often_others_repeat_theirs(
+    catalog: Catalog, run: Run
+) -> None:
+    ours = tables.ensure_table(catalog, "pageviews")
+    ours.transaction().set_properties({tables.COMMIT_RETRIES: "4"}).commit_transaction()
+    planned = commit.settle(catalog, "pageviews")
     results = attempt(catalog, run, 0, 1)
-    table = commit.settle(catalog, "pageviews")
-    table.transaction().set_properties({"commit.retry.num-retries": "4"}).commit_transaction()
-    with pytest.raises(commit.RefusedError, match="num-retries"):
-        commit.commit(table, results)
+    tables.load_table(catalog, "pageviews").append(
+        tables.EVENT_TABLE.empty_table(), snapshot_properties={"by": "an analyst"}
+    )
+    with pytest.raises(commit.RefusedError):
+        commit.commit(planned, results)
+    assert offsets_in(catalog, "pageviews") == []
+    assert tables.load_table(catalog, "pageviews").properties[tables.COMMIT_RETRIES] == "4"
 
 
 def test_dead_letters_follow_their_table_once_however_often_they_are_settled(

@@ -67,6 +67,17 @@ def test_a_table_keeps_all_properties_but_those_that_the_page_calls_the_loads_ow
     assert [key for key in tables.TABLE_PROPERTIES if f"`{key}`" not in page] == []
 
 
+def test_others_may_repeat_their_commits_in_new_tables_and_in_those_of_older_releases(
+    catalog: Catalog,
+) -> None:
+    table = tables.ensure_table(catalog, "pageviews")
+    assert tables.COMMIT_RETRIES not in table.properties
+    table.transaction().set_properties({tables.COMMIT_RETRIES: "0"}).commit_transaction()
+    assert tables.COMMIT_RETRIES not in tables.ensure_table(catalog, "pageviews").properties
+    table.transaction().set_properties({tables.COMMIT_RETRIES: "9"}).commit_transaction()
+    assert tables.ensure_table(catalog, "pageviews").properties[tables.COMMIT_RETRIES] == "9"
+
+
 def test_a_decimal_gets_more_digits_and_files_of_before_are_read(catalog: Catalog) -> None:
     def schema(precision: int) -> WriterSchema:
         kind = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
