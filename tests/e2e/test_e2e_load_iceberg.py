@@ -163,6 +163,8 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
                 f"DELETE FROM {LETTERS} WHERE _offset = 5",
                 "CALL headrace.system.expire_snapshots(table => 'warehouse.pageviews', "
                 "older_than => TIMESTAMP '2100-01-01 00:00:00', retain_last => 1)",
+                "CREATE TABLE headrace.warehouse.theirs (v variant) TBLPROPERTIES ('format-version'='3')",
+                "CREATE VIEW headrace.warehouse.paths AS SELECT DISTINCT path FROM headrace.warehouse.pageviews",
                 f"SELECT count(*) FROM {PAGEVIEWS} WHERE path IN ('/updated', '/merged')",
             ],
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,12 @@ def file_of(results: list[TaskResult]) -> str:
 def existing(results: list[TaskResult]) -> bool:
     path = local_path(file_of(results))
     return path is not None and path.exists()
+
+
+def make_unreadable(catalog: Catalog, name: str) -> None:
+    """Give a table a format and a type that pyiceberg does not know, as Spark can."""
+    location = Path(catalog.load_table(f"warehouse.{name}").metadata_location.removeprefix("file://"))
+    metadata = json.loads(location.read_text(encoding="utf-8"))
+    metadata |= {"format-version": 3, "next-row-id": 0}
+    metadata["schemas"][0]["fields"][0]["type"] = "variant"
+    location.write_text(json.dumps(metadata), encoding="utf-8")

@@ -42,6 +42,7 @@ from headrace.load.tables import (
     DEAD_LETTER,
     NAMESPACE,
     OWN_TABLES,
+    UnreadableTableError,
     is_table_of,
     load_table,
     split_topic,
@@ -94,10 +95,9 @@ class Warehouse:
 
         Raises:
             ForeignLedgerError: a table is not the one that was read before.
+        WarehouseError: a table that was read before cannot be read any longer.
         """
-        names = self._event_tables()
-        for name in names:
-            self._read_arrivals(ledger, name)
+        names = [name for name in self._event_tables() if self._has_read_arrivals(ledger, name)]
         letters = self._dead_letter_files({name: load_table(self._catalog, name) for name in names})
         tables = {name: load_table(self._catalog, name) for name in names}
         changed = [name for name, table in tables.items() if self._is_new(ledger, name, table)]
@@ -146,6 +146,16 @@ class Warehouse:
         except NoSuchNamespaceError:
             return []
         return [name for name in names if name not in OWN_TABLES]
+
+    def _has_read_arrivals(self, ledger: Ledger, name: str) -> bool:
+        """Read the commits that are new; False where a table cannot be read and never was, so that it is none of a load."""
+        try:
+            self._read_arrivals(ledger, name)
+        except UnreadableTableError:
+            if name in ledger.tables:
+                raise
+            return False
+        return True
 
     def _read_arrivals(self, ledger: Ledger, name: str) -> None:
         """Read the commits that are new; those that expired since are in the load's history."""

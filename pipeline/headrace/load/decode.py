@@ -174,6 +174,9 @@ def conform(rows: pa.StructArray, schema: WriterSchema, shape: TableShape) -> pa
     columns = [
         _child(rows, natural, column, column.name, shape.defaults, len(rows)) for column in shape.columns
     ]
+    for column, values in zip(shape.columns, columns, strict=True):
+        if not column.nullable and values.null_count:
+            raise ValueError(f"the table requires column {column.name}, for which the event has no value")
     return pa.Table.from_arrays(columns, schema=shape.columns)
 
 

@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import fastavro
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
@@ -25,7 +24,7 @@ from pyiceberg.utils.properties import property_as_bool
 
 from headrace.load import history
 from headrace.load.storage import REQUESTS_MAX, plain
-from headrace.load.tables import NAMESPACE
+from headrace.load.tables import NAMESPACE, UnreadableTableError, WarehouseError, load_table
 
 TAKEN_OUT: Final = 2
 """The status of a manifest's entry whose file the snapshot took out: older snapshots name it themselves."""
@@ -143,11 +142,17 @@ class Kept:
 
 
 def dead_letter_files(catalog: Catalog) -> Iterator[str]:
-    """Yield the dead-letter files that any kept snapshot of any table names: a load, or one rolled back to, settles them."""
+    """Yield the dead-letter files that any kept snapshot of any table names: a load, or one rolled back to, settles them.
+
+    Raises:
+        NeedsUnknownError: a table cannot be read.
+    """
     for identifier in catalog.list_tables(NAMESPACE):
         try:
-            table = catalog.load_table(identifier)
-        except NoSuchTableError:
+            table = load_table(catalog, identifier[-1])
+        except UnreadableTableError as error:
+            raise NeedsUnknownError(str(error)) from error
+        except WarehouseError:
             continue
         for snapshot in Kept(table).snapshots.values():
             yield from history.summary_json(snapshot, history.DEAD_LETTER_FILES)

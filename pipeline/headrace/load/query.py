@@ -16,11 +16,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from headrace.load import answers
 from headrace.load.options import warehouse_options
 from headrace.load.snapshot_files import relation
-from headrace.load.tables import NAMESPACE, WarehouseError, open_present
+from headrace.load.tables import NAMESPACE, UnreadableTableError, WarehouseError, load_table, open_present
 
 
 def connect(catalog: Catalog, sql: str | None = None) -> duckdb.DuckDBPyConnection:
     """Open an in-memory database in which every warehouse table is a view, `warehouse.<name>` or just its name.
+
+    A table that cannot be read is one whose rows are an error.
 
     Args:
         sql: what will be asked; a table whose name is not in it has its columns and no rows, which saves a look at its files,
@@ -36,7 +38,13 @@ def connect(catalog: Catalog, sql: str | None = None) -> duckdb.DuckDBPyConnecti
     for identifier in identifiers:
         name = identifier[-1]
         is_asked = sql is None or name.lower() in sql.lower() or "query" in sql.lower()
-        relation(connection, catalog.load_table(identifier), is_empty=not is_asked).create_view(name)
+        try:
+            table = load_table(catalog, name)
+        except UnreadableTableError as error:
+            reason = duckdb.ConstantExpression(str(error))
+            connection.sql("SELECT 1").select(duckdb.FunctionExpression("error", reason)).create_view(name)
+        else:
+            relation(connection, table, is_empty=not is_asked).create_view(name)
     return connection
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from pydantic import ValidationError as InvalidMetadataError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -28,6 +29,7 @@ from pyiceberg.exceptions import (
     NoSuchNamespaceError,
     NoSuchTableError,
     TableAlreadyExistsError,
+    ValidationError,
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
@@ -111,6 +113,10 @@ LOAD_HISTORY_TABLE: Final = pa.schema(
 
 class WarehouseError(Exception):
     """The warehouse cannot be used as asked; the message says what to do."""
+
+
+class UnreadableTableError(WarehouseError):
+    """A table has what pyiceberg does not know, as a newer format's types."""
 
 
 def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) -> Catalog:
@@ -225,11 +231,11 @@ def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) 
 
     Raises:
         CommitFailedException: somebody else changed an older release's table meanwhile; ask again.
-        WarehouseError: the table has a format that no load can write.
+        WarehouseError: the table has a format that no load can write, or lacks a column that each row has.
     """
     identifier = f"{NAMESPACE}.{name}"
     try:
-        table = catalog.load_table(identifier)
+        table = _read(catalog, identifier)
     except NoSuchTableError:
         table = _create(catalog, identifier, columns)
     if table.metadata.format_version > FORMAT_VERSION:
@@ -238,8 +244,19 @@ def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) 
             f"{FORMAT_VERSION}: rename the table, and a new one is loaded from the start of the log"
         )
     upgrade(table, columns)
+    _check_columns(table, columns)
     _set_properties(table)
     return table
+
+
+def _check_columns(table: Table, columns: pa.Schema) -> None:
+    required = {item.name for item in columns if not item.nullable}
+    missing = sorted(required - set(table.schema().column_names))
+    if missing:
+        raise WarehouseError(
+            f"{'.'.join(table.name())} has no column {', '.join(missing)} any longer, which a load writes: give it its name "
+            "back (`ALTER TABLE ... RENAME COLUMN`), or rename the table, and a new one is loaded from the start of the log"
+        )
 
 
 def _set_properties(table: Table) -> None:
@@ -294,10 +311,14 @@ def upgrade_all(catalog: Catalog) -> list[str]:
 
 def _upgraded(catalog: Catalog, name: str) -> bool:
     for _ in range(COMMIT_ATTEMPTS_MAX):
-        with suppress(CommitFailedException):
+        try:
             return upgrade(
                 load_table(catalog, name), DEAD_LETTER_TABLE if name == DEAD_LETTER else EVENT_TABLE
             )
+        except UnreadableTableError:
+            return False
+        except CommitFailedException:
+            continue
     raise WarehouseError(
         f"{NAMESPACE}.{name} was changed by others {COMMIT_ATTEMPTS_MAX} times while it was to get its columns; "
         "start the load again"
@@ -308,12 +329,29 @@ def load_table(catalog: Catalog, name: str) -> Table:
     """Return a table as it is now.
 
     Raises:
+        UnreadableTableError
         WarehouseError: there is none.
     """
     try:
-        return catalog.load_table(f"{NAMESPACE}.{name}")
+        return _read(catalog, f"{NAMESPACE}.{name}")
     except NoSuchTableError as error:
         raise WarehouseError(f"there is no table {NAMESPACE}.{name}; load a topic first") from error
+
+
+def _read(catalog: Catalog, identifier: str) -> Table:
+    """Raise UnreadableTableError or NoSuchTableError where that cannot be done."""
+    try:
+        return catalog.load_table(identifier)
+    except (ValidationError, InvalidMetadataError) as error:
+        raise UnreadableTableError(
+            f"{identifier} cannot be read ({_cause(error)}): drop what is not known, or move the table to another namespace"
+        ) from error
+
+
+def _cause(error: Exception) -> str:
+    """Return the first thing that is wrong with a table's metadata."""
+    cause = error.__cause__ or error
+    return str(cause.errors()[0]["msg"] if isinstance(cause, InvalidMetadataError) else cause)
 
 
 def shape_of(table: Table) -> TableShape:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from load_kit import make_unreadable
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -15,6 +16,7 @@ from headrace.audit import warehouse
 from headrace.audit.latency import SourcePartition
 from headrace.audit.ledger.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
+from headrace.load.tables import UnreadableTableError
 
 OWN = {"_datacenter": "dc-east", "_topic": "t", "_topic_partition": 0, "_offset": 0}
 OWN_TYPES: list[tuple[str, pa.DataType]] = [
@@ -115,3 +117,22 @@ def test_files_of_settled_windows_are_not_read_again(
     monkeypatch.setattr(warehouse, "_envelopes", envelopes)
     Warehouse(catalog).read_into(ledger)
     assert (len(read), len(ledger.files["t"])) == (files, 1)
+
+
+def test_a_table_that_cannot_be_read_costs_the_others_nothing(catalog: Catalog) -> None:
+    add(catalog, "t", [*OWN_TYPES, ("header", HEADER)], {**OWN, "header": EVENT})
+    add(catalog, "theirs", *ODD["no_loads"])
+    make_unreadable(catalog, "theirs")
+    ledger = Ledger()
+    assert Warehouse(catalog).read_into(ledger) == 1
+    assert counted(ledger) == [("warehouse", "t", "p", 1)]
+
+
+def test_a_table_that_cannot_be_read_any_longer_is_no_loss(catalog: Catalog) -> None:
+    add(catalog, "t", [*OWN_TYPES, ("header", HEADER)], {**OWN, "header": EVENT})
+    ledger = Ledger()
+    Warehouse(catalog).read_into(ledger)
+    make_unreadable(catalog, "t")
+    with pytest.raises(UnreadableTableError, match=r"warehouse\.t cannot be read .*variant"):
+        Warehouse(catalog).read_into(ledger)
+    assert counted(ledger) == [("warehouse", "t", "p", 1)]

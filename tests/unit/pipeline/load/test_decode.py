@@ -156,6 +156,15 @@ def test_a_time_that_no_column_can_hold_is_bad() -> None:
     assert list(decoded.bad) == [1]
 
 
+def test_an_event_without_a_value_for_a_required_column_is_bad() -> None:
+    writer = mapped(record(field("name", ["null", "string"])))
+    required = TableShape(columns=pa.schema([pa.field("name", pa.string(), nullable=False)]))
+    decoded = decode([b"\x02\x02a", b"\x00", b"\x02\x02b"], writer, required)
+    assert decoded.rows.to_pylist() == [{"name": "a"}, {"name": "b"}]
+    assert list(decoded.bad) == [1]
+    assert "requires column name" in decoded.bad[1]
+
+
 @given(st.lists(st.binary(max_size=40), max_size=12))
 def test_any_bytes_come_back_once_as_a_row_or_as_bad(values: list[bytes]) -> None:
     writer = mapped(record(*FAST[:6]))

@@ -10,11 +10,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pytest
+from load_kit import load, make_unreadable
 from pyiceberg.catalog import Catalog
 from sqlalchemy.exc import IntegrityError
 
-from headrace.load import tables
+from headrace.load import query, tables
 from headrace.load.avro_types import WriterSchema, writer_schema
+from headrace.load.kept import NeedsUnknownError, dead_letter_files
+from headrace.load.leftovers import Run
 from headrace.load.names import TOPIC_PARTITION
 from headrace.load.snapshot_files import relation
 
@@ -76,6 +79,32 @@ def test_others_may_repeat_their_commits_in_new_tables_and_in_those_of_older_rel
     assert tables.COMMIT_RETRIES not in tables.ensure_table(catalog, "pageviews").properties
     table.transaction().set_properties({tables.COMMIT_RETRIES: "9"}).commit_transaction()
     assert tables.ensure_table(catalog, "pageviews").properties[tables.COMMIT_RETRIES] == "9"
+
+
+def test_a_table_that_cannot_be_read_says_what_to_do_and_stops_no_other(catalog: Catalog, run: Run) -> None:
+    load(catalog, run, 0, 3)
+    catalog.create_table("warehouse.theirs", schema=pa.schema([("id", pa.int64())]))
+    make_unreadable(catalog, "theirs")
+    with pytest.raises(tables.UnreadableTableError, match=r"'variant'.*move the table to another namespace"):
+        tables.ensure_table(catalog, "theirs")
+    assert tables.upgrade_all(catalog) == []
+    assert query.connect(catalog).sql("SELECT count(*) FROM warehouse.pageviews").fetchall() == [(3,)]
+    with pytest.raises(duckdb.Error, match=r"warehouse\.theirs cannot be read"):
+        query.connect(catalog).sql("SELECT * FROM warehouse.theirs").fetchall()
+    with pytest.raises(NeedsUnknownError, match="cannot be read"):
+        list(dead_letter_files(catalog))
+
+
+def test_a_table_without_a_column_of_a_loads_own_is_refused_until_it_has_it_again(catalog: Catalog) -> None:
+    table = tables.ensure_table(catalog, "pageviews")
+    with table.update_schema() as update:
+        update.rename_column("_topic", "source")
+    with pytest.raises(tables.WarehouseError, match=r"no column _topic .*RENAME COLUMN"):
+        tables.ensure_table(catalog, "pageviews")
+    with table.update_schema() as update:
+        update.rename_column("source", "_topic")
+        update.delete_column("_headers")
+    assert "_headers" not in tables.ensure_table(catalog, "pageviews").schema().column_names
 
 
 def test_a_decimal_gets_more_digits_and_files_of_before_are_read(catalog: Catalog) -> None:
