@@ -5,7 +5,8 @@ Owns the commits of a load. Invariants:
   planned on: if somebody else committed in between, the commit is refused (`RefusedError`) and the round is planned anew;
 - dead letters follow their table: the table's snapshot names the dead-letter files of its commit, and the dead-letter
   table's snapshot names (`headrace.applied`) the last snapshot of each table whose files it has. `settle` closes the gap
-  between the two, and no round is planned before it has. So an offset is a row or a dead letter, once, whatever dies.
+  between the two, and no round is planned before it has. So an offset is a row or a dead letter, once, whatever dies;
+- after a rollback of the table the dead letters that the load reads again are taken out first (see `rollback`).
 Must not know brokers, schemas or Spark.
 """
 
@@ -28,7 +29,9 @@ from pyiceberg.typedef import Record
 
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import history
+from headrace.load.names import LIFE
 from headrace.load.ranges import Passing
+from headrace.load.rollback import letters_taken_back
 from headrace.load.tables import (
     COMMIT_ATTEMPTS_MAX,
     COMMIT_RETRIES,
@@ -158,17 +161,37 @@ def settle(catalog: Catalog, name: str) -> Table:
         dead_letters = ensure_table(catalog, DEAD_LETTER, DEAD_LETTER_TABLE)
         table = ensure_table(catalog, name)
         snapshot = history.newest_with(table, history.POSITIONS)
-        paths = unsettled_paths(table, dead_letters)
-        if snapshot is None or not paths:
-            return table
         applied = _applied(dead_letters)
+        if snapshot is None or applied.get(name) == snapshot.snapshot_id:
+            return table
+        again = letters_taken_back(table, snapshot, has_lives=LIFE in dead_letters.schema().column_names)
+        paths = unsettled_paths(table, dead_letters) if again is None else []
+        if again is None and not paths:
+            return table
         files = [data_file(describe_again(dead_letters.io, path, dead_letters.properties)) for path in paths]
         try:
+            if again is not None:
+                _take_out(dead_letters, again)
             append(dead_letters, files, {APPLIED: json.dumps({**applied, name: snapshot.snapshot_id})})
         except RefusedError:
             continue
         return table
     raise RefusedError(f"warehouse.{DEAD_LETTER} changed {COMMIT_ATTEMPTS_MAX} times while it was written")
+
+
+def _take_out(dead_letters: Table, chosen: str) -> None:
+    """Remove letters that come again.
+
+    Raises:
+        RefusedError
+    """
+    if not list(dead_letters.scan(row_filter=chosen).plan_files()):
+        return
+    try:
+        with WarehouseTransaction(dead_letters) as transaction:
+            transaction.delete(chosen)
+    except CommitFailedException as error:
+        raise RefusedError(str(error)) from error
 
 
 def append(

@@ -225,6 +225,16 @@ def _snapshots_in(table: Table, metadata_file: str) -> list[Snapshot]:
         return []
 
 
+def is_load(snapshot: Snapshot) -> bool:
+    """Return whether a snapshot says how far its table is loaded."""
+    return snapshot.summary is not None and snapshot.summary[POSITIONS] is not None
+
+
+def positions_in(snapshot: Snapshot) -> Mapping[TopicPartition, int]:
+    """Return the next offset of every partition in one snapshot."""
+    return _by_partition(summary_json(snapshot, POSITIONS))
+
+
 def host_of(snapshot: Snapshot) -> str:
     """Return the host that committed a snapshot; empty where the snapshot does not tell."""
     return (snapshot.summary[HOST] if snapshot.summary is not None else None) or ""

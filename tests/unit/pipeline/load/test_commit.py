@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from load_kit import TOPIC, attempt, load, offsets_in, own, written
+from load_kit import TOPIC, attempt, letter_at, load, offsets_in, own, written
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
@@ -137,8 +137,9 @@ def test_a_table_that_others_gave_partition_fields_is_loaded_on_and_all_of_it_is
     catalog: Catalog, run: Run
 ) -> None:
     commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, 0, 2))
+    tables.ensure_table(catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
     for name in ("pageviews", tables.DEAD_LETTER):
-        with tables.ensure_table(catalog, name, tables.DEAD_LETTER_TABLE).update_spec() as update:
+        with tables.load_table(catalog, name).update_spec() as update:
             update.add_field("_datacenter", IdentityTransform(), "datacenter")
     table = tables.load_table(catalog, "pageviews")
     table.append(table.scan().to_arrow().cast(table.schema().as_arrow()))
@@ -252,3 +253,60 @@ def test_a_table_belongs_to_one_topic_of_whatever_datacenter(
     found = tables.strangers("a_b", topics, loaded)
     assert found.keys() == refused
     assert all(f"topic {topic} cannot be loaded" in sentence for topic, sentence in found.items())
+
+
+def letter_offsets(catalog: Catalog) -> list[int]:
+    commit.settle(catalog, "pageviews")
+    return offsets_in(catalog, tables.DEAD_LETTER)
+
+
+def rolled_back(catalog: Catalog, snapshot_id: int) -> None:
+    with tables.load_table(catalog, "pageviews").manage_snapshots() as change:
+        change.rollback_to_snapshot(snapshot_id)
+
+
+def test_dead_letters_that_a_rollback_took_back_come_again_once(catalog: Catalog, run: Run) -> None:
+    load(catalog, run, 0, 5, dead=(1, 2))
+    kept = tables.load_table(catalog, "pageviews").current_snapshot()
+    assert kept is not None
+    load(catalog, run, 5, 9, dead=(6,))
+    load(catalog, run, 9, 12, dead=(9, 11))
+    for _ in range(2):
+        rolled_back(catalog, kept.snapshot_id)
+        assert letter_offsets(catalog) == [1, 2]
+        assert letter_offsets(catalog) == [1, 2]
+        load(catalog, run, 5, 12, dead=(6, 9, 11))
+        assert letter_offsets(catalog) == [1, 2, 6, 9, 11]
+
+
+def test_a_rollback_takes_back_letters_of_its_table_alone(catalog: Catalog, run: Run) -> None:
+    load(catalog, run, 0, 2)
+    kept = tables.load_table(catalog, "pageviews").current_snapshot()
+    assert kept is not None
+    letters = tables.ensure_table(catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
+    theirs = [
+        {**letter_at(7, b"v", "r"), "_topic": "clicks"},
+        {**letter_at(7, b"v", "r"), "_topic_partition": 1},
+    ]
+    file = written(letters, run, theirs)
+    assert file is not None
+    commit.append(letters, [commit.data_file(file)], {})
+    load(catalog, run, 2, 9, dead=(7, 8))
+    rolled_back(catalog, kept.snapshot_id)
+    assert letter_offsets(catalog) == [7, 7]
+    load(catalog, run, 2, 9, dead=(8,))
+    assert letter_offsets(catalog) == [7, 7, 8]
+
+
+def test_a_rollback_past_a_new_life_takes_back_its_letters_at_any_offset(catalog: Catalog, run: Run) -> None:
+    load(catalog, run, 0, 5, dead=(1,))
+    kept = tables.load_table(catalog, "pageviews").current_snapshot()
+    assert kept is not None
+    letters = tables.ensure_table(catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
+    tables.ensure_life(letters)
+    file = written(letters, run, [letter_at(0, b"v", "r", _life=1)])
+    assert file is not None
+    commit.append(letters, [commit.data_file(file)], {})
+    load(catalog, run, 5, 7, dead=(6,))
+    rolled_back(catalog, kept.snapshot_id)
+    assert letter_offsets(catalog) == [1]
