@@ -19,6 +19,7 @@ POM = Path(__file__).with_name("pom.xml")
 MIRROR_MAKER_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
 MIRROR_MAKER_POM = Path(__file__).with_name("mirror_maker_pom.xml")
 STREAMS_POM = Path(__file__).with_name("streams_pom.xml")
+CONNECT_POM = Path(__file__).with_name("connect_pom.xml")
 FETCH_TIMEOUT_S = 240
 
 
@@ -44,6 +45,11 @@ def find_mirror_maker_jars() -> Path:
 def find_streams_jars() -> Path:
     """The folder with what Kafka Streams has beyond Kafka's jars; fetched in the same way. Raises NoKafkaError."""
     return _cached(f"kafka-streams-{VERSION}", STREAMS_POM, "-DexcludeTransitive=true")
+
+
+def find_connect_jars() -> Path:
+    """The folder with the file connectors, beyond Kafka's jars; fetched in the same way. Raises NoKafkaError."""
+    return _cached(f"connect-file-{VERSION}", CONNECT_POM, "-DexcludeTransitive=true")
 
 
 def _cached(name: str, pom: Path, *options: str) -> Path:
