@@ -95,7 +95,7 @@ class Warehouse:
 
         Raises:
             ForeignLedgerError: a table is not the one that was read before.
-        WarehouseError: a table that was read before cannot be read any longer.
+            WarehouseError: a table that was read before cannot be read any longer.
         """
         names = [name for name in self._event_tables() if self._has_read_arrivals(ledger, name)]
         letters = self._dead_letter_files({name: load_table(self._catalog, name) for name in names})

@@ -165,7 +165,8 @@ def settle(catalog: Catalog, name: str) -> Table:
         if snapshot is None or applied.get(name) == snapshot.snapshot_id:
             return table
         again = letters_taken_back(table, snapshot, has_lives=LIFE in dead_letters.schema().column_names)
-        paths = unsettled_paths(table, dead_letters) if again is None else []
+        has_its_own = again is not None and name in applied
+        paths = [] if has_its_own else unsettled_paths(table, dead_letters)
         if again is None and not paths:
             return table
         files = [data_file(describe_again(dead_letters.io, path, dead_letters.properties)) for path in paths]

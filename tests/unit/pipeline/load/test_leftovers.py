@@ -87,7 +87,7 @@ def test_a_restart_takes_nothing_from_any_snapshot(
     load(catalog, run, following, following + 1)
 
 
-def test_after_a_rollback_the_dead_letters_of_the_snapshot_are_still_there_to_be_settled(
+def test_after_a_rollback_and_without_their_table_the_dead_letters_of_the_snapshot_are_still_there(
     catalog: Catalog, run: Run
 ) -> None:
     dead = Run()
@@ -103,6 +103,7 @@ def test_after_a_rollback_the_dead_letters_of_the_snapshot_are_still_there_to_be
     assert path.exists()
     table = tables.load_table(catalog, "pageviews")
     table.manage_snapshots().rollback_to_snapshot(table.snapshots()[0].snapshot_id).commit()
+    catalog.drop_table(f"{tables.NAMESPACE}.{tables.DEAD_LETTER}")
     commit.settle(catalog, "pageviews")
     assert offsets_in(catalog, tables.DEAD_LETTER) == [1]
 
