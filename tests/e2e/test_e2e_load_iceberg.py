@@ -42,6 +42,7 @@ ODD = {
             },
             "default": {"x": 1, "X": 2},
         },
+        {"name": "either", "type": ["string", "long"], "default": "x"},
     ],
 }
 TOPIC = "dc-spark-sql.pageviews"
@@ -52,7 +53,7 @@ def publish(bootstrap: str, first: int, following: int) -> None:
     """Publish events of both schemas by turns, one in ten of them junk."""
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     for number in range(first, following):
-        odd = {**event(number), "Path": "Q", "_file": "g", "inside": {"x": 3, "X": 4}}
+        odd = {**event(number), "Path": "Q", "_file": "g", "inside": {"x": 3, "X": 4}, "either": number}
         value = framed(2, ODD, odd) if number % 2 else framed(1, EVENT, event(number))
         producer.produce(
             TOPIC, b"junk" if number % 10 == 5 else value, key=b"k", headers=[("trace", b"1")], partition=0
@@ -151,6 +152,7 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
                 f"SELECT count(*) FROM {PAGEVIEWS} WHERE header.time >= TIMESTAMP '2023-11-14 22:13:20.030 UTC'",
                 "SELECT min(readable_metrics.`header.time`.lower_bound) = TIMESTAMP '2023-11-14 22:13:20 UTC' "
                 f"FROM {PAGEVIEWS}.files",
+                f"SELECT coalesce(either.string, string(either.long + 1)) FROM {PAGEVIEWS} WHERE _offset > 37 ORDER BY _offset",
                 f"ALTER TABLE {PAGEVIEWS} ADD PARTITION FIELD days(header.time)",
                 f"UPDATE {PAGEVIEWS} SET path = '/updated' WHERE _offset = 0",
                 f"MERGE INTO {PAGEVIEWS} t USING (SELECT 1L AS o) s ON t._offset = s.o "
@@ -180,7 +182,7 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
     ]
     assert changed[2] == [["pageviews", "72", "24"]]
     assert changed[3] == [["loss", "web-1", str(number), "1"] for number in range(24)]
-    assert changed[4:6] == [[["9"]], [["True"]]]
+    assert changed[4:7] == [[["9"]], [["True"]], [["x"], ["40"]]]
     told = run_page(tmp_path)
     assert "web-1" in told
     assert "72" in told

@@ -164,6 +164,37 @@ def test_the_table_grows_with_its_schemas_and_refuses_what_cannot_fit(
     assert "field path is int64, but the table's column is string" in reason
 
 
+CLICK = {"type": "record", "name": "Click", "fields": [{"name": "at", "type": "int"}]}
+
+
+def with_either(*branches: Any) -> dict[str, Any]:
+    return {**EVENT, "fields": [*EVENT["fields"], {"name": "what", "type": ["null", *branches]}]}
+
+
+def test_a_field_of_several_types_is_a_struct_that_grows_by_members(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-either.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    old, new = with_either("string", "long"), with_either("string", "long", CLICK)
+    values: list[bytes] = [
+        framed(1, old, {**event(n), "what": what}) for n, what in enumerate(("a", 5, None))
+    ]
+    with schemas_served({1: old, 2: new}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        publish_values(broker.bootstrap, topic, values)
+        settle_down(loader)
+        publish_values(broker.bootstrap, topic, [framed(2, new, {**event(3), "what": {"at": 7}}), values[1]])
+        assert settle_down(loader).lag == 0
+    rows = answer(
+        tmp_path, "SELECT what.string, what.long, what.Click.at FROM warehouse.pageviews ORDER BY _offset"
+    )
+    assert rows == [("a", None, None), (None, 5, None), (None, None, None), (None, None, 7), (None, 5, None)]
+    found = answer(tmp_path, "SELECT _offset FROM warehouse.pageviews WHERE what IS NULL")
+    assert found == [(2,)]
+    assert answer(tmp_path, "SELECT count(*) FROM warehouse.dead_letter") == [(0,)]
+
+
 def test_old_events_get_the_newest_schemas_default_whichever_come_first(
     broker: DevCluster, tmp_path: Path
 ) -> None:

@@ -1,17 +1,20 @@
 """What an Avro schema is as a table: Arrow types, defaults, and which decoder may read it.
 
 Owns the mapping of Avro to Arrow (and so to Iceberg). Every event column is optional in the table, since a later
-schema may drop it. A schema that a table cannot hold (unions of several types, recursion, empty records) raises
-`UnsupportedSchemaError` with a sentence. Must not know records, registries or files.
+schema may drop it. A union of several types is a struct with a member for each, of which one is set. A schema that a table
+cannot hold (recursion, empty records) raises `UnsupportedSchemaError` with a sentence. Must not know records, registries
+or files.
 
 Decoders get a *plain* schema: logical types but `decimal` are removed, so that they see longs, ints and strings,
-and the Arrow casts give the meaning back (pyruhvro panics on the logical types it does not know).
+and the Arrow casts give the meaning back (pyruhvro panics on the logical types it does not know). A member of a union is
+there a record with one field, whose bytes are the same, so that a value says which it is.
 Source: https://avro.apache.org/docs/1.12.0/specification/
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -25,6 +28,8 @@ from headrace.load.names import new_names, renamed_defaults, renamed_type
 NESTING_MAX: Final = 32
 TYPES_MAX: Final = 5_000
 """Bounds a schema whose records use one another in ways that double at each level."""
+MEMBER: Final = {b"avro": b"member"}
+"""Marks the physical fields that are a union's members."""
 PRIMITIVES: Final = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -94,8 +99,8 @@ class WriterSchema:
 
     @cached_property
     def is_fast(self) -> bool:
-        """True when pyruhvro reads it: it panics on bytes, fixed and decimal."""
-        return not _mentions_bytes(self.mapped.physical)
+        """True when pyruhvro reads it: it panics on bytes, fixed and decimal, and unions need to be told from records."""
+        return not _is_slow(self.mapped.physical)
 
     def named(self, columns: pa.Schema) -> WriterSchema:
         """Return the schema with its fields called as the columns of a table that has these of events (see `names`)."""
@@ -267,16 +272,67 @@ class _Mapper:
         return Mapped(plain, pa.map_(pa.string(), value.physical), pa.map_(pa.string(), value.natural), 1)
 
     def _union(self, branches: list[Any], namespace: str, path: str) -> Mapped:
-        types = [branch for branch in branches if branch not in ("null", {"type": "null"})]
-        if len(types) != 1 or len(branches) > 2:
-            raise UnsupportedSchemaError(
-                f"{path}: a union of several types has no column; use null and one type"
-            )
+        types = [branch for branch in branches if not _is_null(branch)]
+        if len(types) > 1:
+            return self._members(branches, namespace, path)
+        if not types:
+            raise UnsupportedSchemaError(f"{path} is always null, which no column can hold")
         mapped = self.map(types[0], namespace, path)
         plain = [mapped.plain if branch == types[0] else "null" for branch in branches]
         if len(plain) == 1:
             plain.append("null")  # the same bytes, and pyruhvro makes no union of it
         return Mapped(plain, mapped.physical, mapped.natural, 1)
+
+    def _members(self, branches: list[Any], namespace: str, path: str) -> Mapped:
+        """Map a union of several types, each by its name."""
+        plain_name = self._name()
+        names = _member_names(branches, namespace)
+        parts = {
+            index: (name, self.map(branches[index], namespace, f"{path}.{name}"))
+            for index, name in names.items()
+        }
+        plain = [
+            {
+                "type": "record",
+                "name": f"{plain_name}_{index}",
+                "fields": [{"name": parts[index][0], "type": parts[index][1].plain}],
+            }
+            if index in parts
+            else "null"
+            for index in range(len(branches))
+        ]
+        members = parts.values()
+        return Mapped(
+            plain,
+            pa.struct([pa.field(name, part.physical, metadata=MEMBER) for name, part in members]),
+            pa.struct([pa.field(name, part.natural) for name, part in members]),
+            1,
+        )
+
+
+def _is_null(branch: Any) -> bool:
+    return branch in ("null", {"type": "null"})
+
+
+def _member_names(branches: list[Any], namespace: str) -> dict[int, str]:
+    """Return by branch but null what it is called: its type, without the namespace where others are not called so as well."""
+    full = {
+        index: _type_name(branch, namespace) for index, branch in enumerate(branches) if not _is_null(branch)
+    }
+    short = {index: name.rpartition(".")[2] for index, name in full.items()}
+    used = Counter(short.values())
+    return {
+        index: name if used[name] == 1 else full[index].replace(".", "_") for index, name in short.items()
+    }
+
+
+def _type_name(branch: Any, namespace: str) -> str:
+    """Return a branch's full name; that of a type without a name is its kind."""
+    if isinstance(branch, str):
+        return branch
+    name = branch.get("name", branch["type"])
+    inside = branch.get("namespace", namespace) if "name" in branch and "." not in name else ""
+    return ".".join(filter(None, (inside, name)))
 
 
 def _primitive(avro: Mapping[str, Any], kind: str) -> Mapped:
@@ -317,6 +373,10 @@ def _python_value(value: Any, physical: pa.DataType, path: str, written: Mapping
     """Turn an Avro default in JSON into what Arrow takes (bytes are written as ISO-8859-1 text)."""
     if value is None:
         return None
+    if _is_union(physical):
+        # A union's default is one of its first type.
+        first = physical.field(0)
+        return {first.name: _python_value(value, first.type, f"{path}.{first.name}", written)}
     if pa.types.is_decimal(physical):
         unscaled = int.from_bytes(value.encode("iso-8859-1"), "big", signed=True)
         return Decimal(unscaled).scaleb(-physical.scale)
@@ -344,13 +404,17 @@ def _fields(struct: pa.DataType) -> Iterator[pa.Field]:
     return (struct.field(index) for index in range(struct.num_fields))
 
 
-def _mentions_bytes(physical: pa.DataType) -> bool:
+def _is_union(physical: pa.DataType) -> bool:
+    return bool(pa.types.is_struct(physical) and physical.field(0).metadata == MEMBER)
+
+
+def _is_slow(physical: pa.DataType) -> bool:
     if pa.types.is_struct(physical):
-        return any(_mentions_bytes(part.type) for part in _fields(physical))
+        return _is_union(physical) or any(_is_slow(part.type) for part in _fields(physical))
     if pa.types.is_list(physical):
-        return _mentions_bytes(physical.value_type)
+        return _is_slow(physical.value_type)
     if pa.types.is_map(physical):
-        return _mentions_bytes(physical.item_type)
+        return _is_slow(physical.item_type)
     return bool(
         pa.types.is_binary(physical)
         or pa.types.is_fixed_size_binary(physical)

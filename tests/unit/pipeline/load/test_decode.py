@@ -261,7 +261,8 @@ def doubling(depth: int) -> dict[str, Any]:
     ("schema", "sentence"),
     [
         ("string", "is an Avro record"),
-        (record(field("u", ["string", "long"])), "a union of several types"),
+        (record(field("u", ["null"])), "u is always null"),
+        (record(field("u", ["long", "string"], default="x")), "the default 'x'"),
         (record(field("u", "null")), "no column can hold"),
         (record(field("next", ["null", "test.Event"])), "contains itself"),
         (record(field("e", {"type": "record", "name": "Empty", "fields": []})), "has no fields"),
@@ -272,6 +273,96 @@ def doubling(depth: int) -> dict[str, Any]:
 def test_a_schema_that_no_table_holds_is_refused_with_a_sentence(schema: Any, sentence: str) -> None:
     with pytest.raises(UnsupportedSchemaError, match=sentence):
         writer_schema(1, schema)
+
+
+CLICK = {"type": "record", "name": "Click", "namespace": "web", "fields": [field("at", "int", default=7)]}
+VIEW = {"type": "record", "name": "View", "fields": [field("of", "string"), field("click", "web.Click")]}
+
+
+def union_rows(branches: list[Any], values: list[Any]) -> list[Any]:
+    rows: pa.Table = decoded_alone(record(field("u", branches)), [{"u": value} for value in values]).rows
+    found: list[Any] = rows.column("u").to_pylist()
+    return found
+
+
+def test_a_union_of_several_types_is_a_struct_of_which_one_member_is_set() -> None:
+    size = {"type": "enum", "name": "Size", "symbols": ["S", "L"]}
+    branches = ["null", "string", "long", "boolean", CLICK, VIEW, size, {"type": "array", "items": "int"}]
+    click = {"at": 5}
+    values: list[Any] = [
+        None,
+        "a",
+        3,
+        True,
+        ("web.Click", click),
+        ("test.View", {"of": "p", "click": click}),
+        [1],
+    ]
+    found = union_rows(branches, [*values, ("test.Size", "L")])
+    assert found[0] is None
+    set_members = [{name: value for name, value in row.items() if value is not None} for row in found[1:]]
+    assert set_members == [
+        {"string": "a"},
+        {"long": 3},
+        {"boolean": True},
+        {"Click": click},
+        {"View": {"of": "p", "click": click}},
+        {"array": [1]},
+        {"Size": "L"},
+    ]
+
+
+def test_members_whose_values_look_alike_are_told_apart_by_what_was_written() -> None:
+    one, other = (
+        {"type": "record", "name": f"{at}.Same", "fields": [field("x", "int")]} for at in ("a.b", "c")
+    )
+    (value,) = encoded(record(field("u", ["int", other])), [{"u": {"x": 1}}])
+    columns = mapped(record(field("u", ["int", "long", "float", one, other]))).table_fields
+    assert [part.name for part in columns.field("u").type] == ["int", "long", "float", "a_b_Same", "c_Same"]
+    assert union_rows(["int", one, other], [("c.Same", {"x": 1})]) == [
+        {"int": None, "a_b_Same": None, "c_Same": {"x": 1}}
+    ]
+    alone = mapped(record(field("u", ["int", other])))
+    assert decode([value], alone, shape_of(alone)).rows.column("u").to_pylist() == [
+        {"int": None, "Same": {"x": 1}}
+    ]
+
+
+def test_unions_lie_in_lists_and_maps_and_have_defaults() -> None:
+    either: list[Any] = ["string", "long"]
+    old = record(field("n", "int"))
+    new = record(
+        field("n", "int"),
+        field("items", {"type": "array", "items": either}, default=["a"]),
+        field("by", {"type": "map", "values": [CLICK, "null", "long"]}, default={"k": {}}),
+        field("u", either, default="x"),
+    )
+    (value,) = encoded(old, [{"n": 1}])
+    (row,) = decode([value], mapped(old), shape_of(mapped(new))).rows.to_pylist()
+    assert row == {
+        "n": 1,
+        "items": [{"string": "a", "long": None}],
+        "by": [("k", {"Click": {"at": 7}, "long": None})],
+        "u": {"string": "x", "long": None},
+    }
+    given = {"n": 2, "items": ["b", 4], "by": {"m": None, "l": 3}, "u": 9}
+    (row,) = decoded_alone(new, [given]).rows.to_pylist()
+    assert row["items"] == [{"string": "b", "long": None}, {"string": None, "long": 4}]
+    assert (row["by"], row["u"]) == (
+        [("m", None), ("l", {"Click": None, "long": 3})],
+        {"string": None, "long": 9},
+    )
+
+
+def test_a_union_grows_by_members_and_a_type_alone_does_not_become_one() -> None:
+    narrow, wide = (mapped(record(field("u", ["string", "long", *more]))) for more in ((), (CLICK,)))
+    assert is_growing(wide, shape_of(narrow))
+    assert not is_growing(narrow, shape_of(wide))
+    (value,) = encoded(record(field("u", ["string", "long"])), [{"u": 3}])
+    rows = decode([value], narrow, shape_of(wide)).rows.column("u").to_pylist()
+    assert rows == [{"string": None, "long": 3, "Click": None}]
+    with pytest.raises(UnsupportedSchemaError, match="field u is struct"):
+        is_growing(narrow, shape_of(mapped(record(field("u", "string")))))
 
 
 def records_of(values: list[bytes | None]) -> RecordColumns:
