@@ -19,7 +19,7 @@ KIT_GROUPS = ("live", "offline", *SERVICE_GROUPS, MEMBERS, "machine", "release",
 LIKENESS_MIN = 0.75
 LENGTH_DIFFERENCE_MAX = 2
 SAME_BEGINNING = 2
-NEAREST_LIKENESS_MIN = 0.5
+NEAREST_LIKENESS_MIN = 0.7
 
 
 def unknown_variables(groups: Groups, hostvars: HostVars) -> list[str]:
@@ -57,20 +57,38 @@ def and_others(hosts: list[str]) -> str:
 
 
 def advice(name: str) -> str:
-    nearest = get_close_matches(name, known_variables(), n=1, cutoff=NEAREST_LIKENESS_MIN)
-    return f"the nearest name that is read is {nearest[0]}" if nearest else "take it out or rename it"
+    """A prefix alone makes no two names alike: only those are compared whose endings are alike."""
+    endings = {ending(each) for each in settable_variables()}
+    near = get_close_matches(ending(name), endings, cutoff=NEAREST_LIKENESS_MIN)
+    nearest = get_close_matches(name, [each for each in settable_variables() if ending(each) in near], n=1)
+    if nearest:
+        return f"the nearest name that is read is {nearest[0]}"
+    return "take it out, or look in docs/rollout.md for the one that is read"
+
+
+def ending(name: str) -> str:
+    return name.partition("_")[2]
+
+
+@cache
+def settable_variables() -> frozenset[str]:
+    """Those that are stated, without what follows from an inventory."""
+    return frozenset(stated_variables() - set(_yaml(PLAYBOOKS / "group_vars" / "all.yml")))
 
 
 @cache
 def known_variables() -> frozenset[str]:
     """The variables that roles and plays state or set."""
-    names: set[str] = set()
-    for file in [INVENTORY_SPECS, *PLAYBOOKS.glob("roles/*/meta/argument_specs.yml")]:
-        names |= stated(file)
+    names = set(stated_variables())
     for pattern in ("roles/*/defaults/*.yml", "roles/*/vars/*.yml", "group_vars/*.yml"):
         for file in PLAYBOOKS.glob(pattern):
             names |= set(_yaml(file) or {})
     return frozenset(names)
+
+
+def stated_variables() -> set[str]:
+    files = [INVENTORY_SPECS, *PLAYBOOKS.glob("roles/*/meta/argument_specs.yml")]
+    return set().union(*(stated(file) for file in files))
 
 
 def stated(file: Path) -> set[str]:

@@ -87,7 +87,18 @@ BROKEN = {
     ),
     "variable like nothing": (
         change_variable("off-load-1", "load_zzzzzzzzzzzzzzzzzzzz", 1),
-        "Host off-load-1 has the variable load_zzzzzzzzzzzzzzzzzzzz, which nothing of the kit reads: take it out or rename it.",
+        "Host off-load-1 has the variable load_zzzzzzzzzzzzzzzzzzzz, which nothing of the kit reads: take it out, or look in "
+        "docs/rollout.md for the one that is read.",
+    ),
+    "variable like one that follows from the inventory": (
+        change_variable("off-load-1", "headrace_replicas", 3),
+        "Host off-load-1 has the variable headrace_replicas, which nothing of the kit reads: take it out, or look in "
+        "docs/rollout.md for the one that is read.",
+    ),
+    "variable with another prefix": (
+        change_variable("off-load-1", "headrace_version", 3),
+        "Host off-load-1 has the variable headrace_version, which nothing of the kit reads: the nearest name that is read is "
+        "release_version.",
     ),
     "a key of a store in the open": (
         change_variable("off-load-1", "headrace_catalog_properties", {"s3.secret-access-key": "canary"}),
