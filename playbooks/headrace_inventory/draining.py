@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from headrace_inventory.addresses import (
@@ -72,6 +72,18 @@ def drained(hosts: Iterable[str], hostvars: HostVars, others: Mapping[str, Any])
     """A sentence for each drained host, as these hosts told (`drained_look`), and others."""
     looks = [hostvars[host].get("drained_look", {}) for host in hosts] + list(others.get("results", []))
     return {host: sentence for look in looks for host, sentence in look.get("sentences", {}).items()}
+
+
+def silent(hosts: Iterable[str], hostvars: HostVars, others: Mapping[str, Any]) -> list[str]:
+    """Those of the hosts on a machine that did not tell its marks (`drained_others`)."""
+    asked = [each["item"] for each in others.get("results", []) if "headrace_unanswered" in each]
+    machines = {machine_of(host, hostvars) for host in asked}
+    return [host for host in hosts if machine_of(host, hostvars) in machines]
+
+
+def first_to_ask(hosts: Iterable[str], drained_hosts: Collection[str], silent_hosts: Collection[str]) -> str:
+    """The host on which gates ask: one that answers before one that does not, and of those one that is not drained."""
+    return min(hosts, key=lambda host: (host in silent_hosts, host in drained_hosts))
 
 
 def drained_brokers(

@@ -12,8 +12,10 @@ from headrace_inventory.draining import (
     drained,
     drained_brokers,
     ensemble,
+    first_to_ask,
     one_a_machine,
     restore_problems,
+    silent,
 )
 
 GROUPS = {"broker": ["e-1", "e-2", "w-1", "o-1"], "zookeeper": ["e-zk-1", "e-zk-2"], "offline": ["o-1"]}
@@ -98,6 +100,19 @@ def test_hosts_tell_of_all_on_their_machine_and_others_are_asked() -> None:
     others = {"results": [{"item": "w-1", "sentences": {"w-1": "gone"}}, {"item": "e-zk-1", "failed": True}]}
     assert drained(["e-1", "e-2"], hostvars, others) == {"e-1": "away", "e-2": "away", "w-1": "gone"}
     assert drained(["e-2"], hostvars, {"skipped": True}) == {}
+
+
+def test_gates_ask_where_somebody_answers() -> None:
+    others = {
+        "results": [{"item": "e-1", "headrace_unanswered": "Host e-1 does not answer."}, {"item": "e-2"}]
+    }
+    assert silent(HOSTVARS, HOSTVARS, others) == ["e-1"]
+    assert silent(HOSTVARS, HOSTVARS, {"skipped": True}) == []
+    shared = HOSTVARS | {"w-1": HOSTVARS["w-1"] | {"headrace_machine": "e-1"}}
+    assert silent(shared, shared, others) == ["e-1", "w-1"]
+    assert first_to_ask(["e-1", "e-2", "w-1"], {}, []) == "e-1"
+    assert first_to_ask(["e-1", "e-2", "w-1"], {"e-2": "drained"}, ["e-1"]) == "w-1"
+    assert first_to_ask(["e-1", "e-2"], {"e-2": "drained"}, ["e-1"]) == "e-2"
 
 
 def test_one_host_a_machine_is_asked_and_those_beyond_the_play_that_gates_ask_about() -> None:
