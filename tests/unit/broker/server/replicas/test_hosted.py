@@ -575,7 +575,7 @@ def test_what_is_led_on_a_full_disk_is_led_on_until_another_leads_it_and_followe
         assert codes(take(partitions, others)) == [ErrorCode.KAFKA_STORAGE_ERROR]
     told = [line for record in caplog.records for line in getattr(record, "events", ())]
     facts = {"topic": "t", "partition": 0, "leader_epoch": 2, "leader": 2}
-    assert told == [("handed over", facts)]
+    assert told[-1] == ("handed over", facts)
     assert (held(partitions).is_leader, held(partitions).leader) == (False, -1)
     assert partitions.handed_over_in() == {"/disk"}
     assert not partitions.ask_again(["/disk"])
