@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TypeVar
 
+from headrace.broker.clock import Clock
 from headrace.broker.errors import StorageError
 from headrace.broker.outage import Outage
 from headrace.broker.structured_log import get_logger
 
 logger = get_logger(__name__)
+T = TypeVar("T")
 
 
 class RefusedWrites:
@@ -25,7 +28,7 @@ class RefusedWrites:
         self.directories: set[str] = set()
         self.counts: dict[str, int] = {}
         self.outages: dict[str, Outage] = {}
-        self.on_refused: Callable[[], None] = _nobody_listens
+        self.on_refused: Callable[[], object] = lambda: None
 
     def refused(self, partition_directory: str, error: StorageError, monotonic_ms: int) -> None:
         """An append failed; `error` says why and what to do."""
@@ -57,6 +60,13 @@ class RefusedWrites:
                 seconds=outage.seconds,
             )
 
-
-def _nobody_listens() -> None:
-    return
+    def noted(self, partition_directory: str, clock: Clock, append: Callable[[], T]) -> T:
+        """Append by `append()`, and note whether the disk refused it; raises what that does."""
+        try:
+            result = append()
+        except StorageError as error:
+            self.refused(partition_directory, error, clock.monotonic_ms())
+            raise
+        if self.outages:
+            self.worked(partition_directory, clock.monotonic_ms())
+        return result

@@ -19,12 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.broker.client.security import ClientSecurity
 from headrace.broker.clock import Clock
-from headrace.broker.errors import (
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    PolicyViolationError,
-    StorageError,
-)
+from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.server.peers.inter_broker import security_between_brokers
@@ -208,25 +203,17 @@ class BrokerHost:
                 f"{partition.topic}-{partition.partition} has fewer replicas in sync than min.insync.replicas asks for"
             )
         committed_before = partition.high_watermark
-        result = self._append(partition, records)
+        result = self._refused_writes.noted(
+            partition.log.directory,
+            self.clock,
+            lambda: partition.appender.append_mirrored(
+                records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
+            ),
+        )
         partition.appended()
         self._waiting.wake_end(partition.topic, partition.partition)
         if partition.high_watermark > committed_before:
             self._waiting.wake(partition.topic, partition.partition)
-        return result
-
-    def _append(self, partition: Partition, records: memoryview) -> AppendResult:
-        """To the log; a disk that refuses it is noted."""
-        directory = partition.log.directory
-        try:
-            result = partition.appender.append_mirrored(
-                records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
-            )
-        except StorageError as error:
-            self._refused_writes.refused(directory, error, self.clock.monotonic_ms())
-            raise
-        if self._refused_writes.outages:
-            self._refused_writes.worked(directory, self.clock.monotonic_ms())
         return result
 
     def start_mirrored_at(self, partition: Partition, offset: int) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.broker.clock import Clock
-from headrace.broker.errors import StorageError
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.replication.partition import Partition
 from headrace.broker.waiting.parking import Waiting
@@ -43,13 +42,9 @@ class PartitionJournal:
     def append(self, batch: bytearray, now_ms: int) -> None:
         """A batch, in a producer's transaction or not. Raises KafkaError when it is refused."""
         directory, committed_before = self.partition.log.directory, self.partition.high_watermark
-        try:
-            self.partition.append_own(memoryview(batch), now_ms=now_ms)
-        except StorageError as error:
-            self.refused_writes.refused(directory, error, self.clock.monotonic_ms())
-            raise
-        if self.refused_writes.outages:
-            self.refused_writes.worked(directory, self.clock.monotonic_ms())
+        self.refused_writes.noted(
+            directory, self.clock, lambda: self.partition.append_own(memoryview(batch), now_ms=now_ms)
+        )
         self.waiting.wake_end(self.partition.topic, self.index)
         if self.partition.high_watermark > committed_before:
             self.waiting.wake(self.partition.topic, self.index)
