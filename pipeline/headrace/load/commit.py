@@ -166,7 +166,7 @@ def settle(catalog: Catalog, name: str) -> Table:
             return table
         again = letters_taken_back(table, snapshot, has_lives=LIFE in dead_letters.schema().column_names)
         has_its_own = again is not None and name in applied
-        paths = [] if has_its_own else unsettled_paths(table, dead_letters)
+        paths = [] if has_its_own else history.dead_letter_files(snapshot)
         if again is None and not paths:
             return table
         files = [data_file(describe_again(dead_letters.io, path, dead_letters.properties)) for path in paths]
@@ -246,7 +246,7 @@ def unsettled_paths(table: Table, dead_letters: Table | None = None) -> list[str
     applied = {} if dead_letters is None else _applied(dead_letters)
     if snapshot is None or applied.get(table.name()[-1]) == snapshot.snapshot_id:
         return []
-    return list(history.summary_json(snapshot, history.DEAD_LETTER_FILES))
+    return history.dead_letter_files(snapshot)
 
 
 def _applied(dead_letters: Table) -> dict[str, int]:

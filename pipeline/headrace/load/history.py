@@ -235,6 +235,11 @@ def positions_in(snapshot: Snapshot) -> Mapping[TopicPartition, int]:
     return _by_partition(summary_json(snapshot, POSITIONS))
 
 
+def dead_letter_files(snapshot: Snapshot) -> list[str]:
+    """Return the dead-letter files of one load's snapshot."""
+    return list(summary_json(snapshot, DEAD_LETTER_FILES))
+
+
 def host_of(snapshot: Snapshot) -> str:
     """Return the host that committed a snapshot; empty where the snapshot does not tell."""
     return (snapshot.summary[HOST] if snapshot.summary is not None else None) or ""

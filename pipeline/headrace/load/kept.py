@@ -111,7 +111,7 @@ class Kept:
                 yield statistics.statistics_path
         for snapshot in self.snapshots.values():
             yield snapshot.manifest_list
-            yield from history.summary_json(snapshot, history.DEAD_LETTER_FILES)
+            yield from history.dead_letter_files(snapshot)
 
     def _names_in_snapshots(self, with_files: bool) -> Iterator[str]:
         newest, *older = ([item] for item in self.snapshots.values()) if self.snapshots else ([],)
@@ -155,7 +155,7 @@ def dead_letter_files(catalog: Catalog) -> Iterator[str]:
         except WarehouseError:
             continue
         for snapshot in Kept(table).snapshots.values():
-            yield from history.summary_json(snapshot, history.DEAD_LETTER_FILES)
+            yield from history.dead_letter_files(snapshot)
 
 
 def may_be_cleaned(table: Table) -> bool:
