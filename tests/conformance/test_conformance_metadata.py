@@ -94,6 +94,18 @@ def test_metadata_creates_topics(pair: Pair, version: int) -> None:
     pair.compare(script)
 
 
+def test_metadata_tells_why_a_topic_cannot_be_created(pair: Pair) -> None:
+    """Its name and that of another topic would be one name of a metric."""
+
+    def script(session: Session) -> None:
+        create_topic(session, "metadata.collides")
+        message = {"topics": [{"name": "metadata_collides"}], "allow_auto_topic_creation": True}
+        for note in ("first", "again"):
+            session.ask(METADATA, 12, message, note=note)
+
+    pair.compare(script)
+
+
 def test_metadata_by_topic_id(pair: Pair) -> None:
     def script(session: Session) -> None:
         topic_id = create_topic(session, "metadata-by-id")

@@ -65,6 +65,7 @@ def test_create_topics(pair: Pair, version: int) -> None:
             ),
             "null config": new(f"{prefix}-a12", configs=[{"name": "retention.ms", "value": None}]),
             "exists": new(f"{prefix}-plain"),
+            "prohibited": new("__cluster_metadata"),
             "collides": new(f"{prefix}_plain.x".replace("-", "_")),
         }
         if version >= 4:
@@ -78,6 +79,8 @@ def test_create_topics(pair: Pair, version: int) -> None:
                 ask(session, version, f"only checked: {note}", message)
         twice = {"topics": [new(f"{prefix}-t"), new(f"{prefix}-t"), new(f"{prefix}-u")], "timeout_ms": 10_000}
         ask(session, version, "twice in one request", twice)
+        prohibited = {"topics": [new("__cluster_metadata")] * 2 + twice["topics"][2:], "timeout_ms": 10_000}
+        ask(session, version, "prohibited twice", prohibited)
 
     pair.compare(script)
 

@@ -1,7 +1,8 @@
 """Metadata (key 3), versions 0-12.
 
 Asking for an unknown topic by name creates it when the broker and the request allow that; until it is there the answer
-is LEADER_NOT_AVAILABLE, upon which clients ask again. What a mirror of this broker would create is left to it.
+is LEADER_NOT_AVAILABLE, upon which clients ask again, or why it cannot be created. What a mirror of this broker would
+create is left to it.
 
 Answers are kept as encoded bodies by what was asked, and dropped when the metadata cache changes: a thousand clients
 that refresh a large topic cost one encoding. An answer about many topics is made in slices, so that others need not
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from functools import cache, partial
 from typing import Any
 from uuid import UUID
@@ -95,7 +96,7 @@ def _body(broker: Services, call: Call, frame: memoryview) -> Generator[None, No
         return API.encode_response(call.header.version, _refusal_of_ids(request))
     missing: list[str] = []
     may_create = broker.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
-    unknown = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = broker.topics.error_on_demand if may_create else _unknown
     asker = None if rights is None else Asker(rights, may_create=may_create)
     topics = yield from _topics(broker, call, request, unknown, missing, asker)
     if missing and may_create:
@@ -139,7 +140,7 @@ def _topics(
     broker: Services,
     call: Call,
     request: dict[str, Any],
-    unknown: ErrorCode,
+    unknown: Callable[[str], ErrorCode],
     missing: list[str],
     asker: Asker | None,
 ) -> Generator[None, None, list[tuple[int, bytes]]]:
@@ -167,7 +168,7 @@ def _slice(
     call: Call,
     request: dict[str, Any],
     wanted: deque[tuple[str | None, UUID]],
-    unknown: ErrorCode,
+    unknown: Callable[[str], ErrorCode],
     missing: list[str],
     asker: Asker | None,
 ) -> tuple[int, bytes]:
@@ -269,7 +270,7 @@ def _topic(
     call: Call,
     name: str | None,
     topic_id: UUID,
-    unknown: ErrorCode,
+    unknown: Callable[[str], ErrorCode],
     missing: list[str],
 ) -> dict[str, Any]:
     metadata = broker.metadata
@@ -284,7 +285,7 @@ def _topic(
         return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
     if partitions is None:
         missing.append(name)
-        return _refusal(unknown, name, ZERO_UUID)
+        return _refusal(unknown(name), name, ZERO_UUID)
     return {
         "error_code": 0,
         "name": name,
@@ -292,6 +293,10 @@ def _topic(
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [_partition(broker, call, index, partitions[index]) for index in sorted(partitions)],
     }
+
+
+def _unknown(name: str) -> ErrorCode:
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _refusal_of_ids(request: dict[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,8 @@ from headrace.broker.wire.api import k19_create_topics
 API = k19_create_topics.API
 VERSIONS = (0, 7)
 QUOTA_STRICT_VERSION = 6
+METADATA_TOPIC = "__cluster_metadata"
+"""Of clusters without ZooKeeper, whose tools would take a topic of clients for it."""
 CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
@@ -54,6 +56,7 @@ async def _create(
 ) -> dict[str, Any]:
     rights = access(broker, call)
     counts = Counter(topic["name"] for topic in request["topics"])
+    prohibited = counts.pop(METADATA_TOPIC, 0)
     refused: Collection[str] = ()
     if rights and not rights.may_cluster(Operation.CREATE, quietly=True):
         refused = rights.refused(Operation.CREATE, ResourceType.TOPIC, counts)
@@ -64,24 +67,12 @@ async def _create(
         validate_only=bool(request.get("validate_only")),
         allowance=allowance,
     )
-    message = "Create topics request from client contains multiple entries for the same topic."
-    doubled = [
-        TopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=message)
-        for name, n in counts.items()
-        if n > 1
-        for _ in range(n)
-    ]
-    denied = [
-        TopicResult(name=name, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message="Authorization failed.")
-        for name in counts
-        if counts[name] == 1 and name in refused
-    ]
     hidden: Collection[str] = ()
     if rights:
         hidden = rights.refused(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, counts, quietly=True)
     configs = {topic.name: topic.configs for topic in topics}
     answers = []
-    for result in [*results, *doubled, *denied]:
+    for result in [*results, *_not_created(counts, refused, prohibited)]:
         await asyncio.sleep(0)
         has_failed = result.name in configs and result.error is not ErrorCode.NONE
         if result.name in hidden and not has_failed:
@@ -89,6 +80,22 @@ async def _create(
         else:
             answers.append(_answer(broker, result, configs.get(result.name or "", {})))
     return {"topics": answers, "throttle_time_ms": mutation_throttle_ms(broker, call, allowance)}
+
+
+def _not_created(counts: Counter[str], refused: Collection[str], prohibited: int) -> list[TopicResult]:
+    """What is answered for each entry that is not tried: of a prohibited name, of a doubled one, of one without a right."""
+    metadata = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
+    results = [
+        TopicResult(name=METADATA_TOPIC, error=ErrorCode.INVALID_REQUEST, message=metadata)
+    ] * prohibited
+    for name, count in counts.items():
+        if count > 1:
+            doubled = "Found multiple entries for this topic."
+            results += [TopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=doubled)] * count
+        elif name in refused:
+            denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            results.append(TopicResult(name=name, error=denied, message="Authorization failed."))
+    return results
 
 
 def _new_topic(topic: dict[str, Any]) -> NewTopic:

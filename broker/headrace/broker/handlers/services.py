@@ -149,6 +149,10 @@ class Topics(Protocol):
         """Begin creating topics with the broker's defaults."""
         ...
 
+    def error_on_demand(self, topic: str, /) -> ErrorCode:
+        """What an asker is told of a topic that is created for it, or cannot be."""
+        ...
+
     async def create(
         self, topics: Sequence[NewTopic], /, *, timeout_ms: int, validate_only: bool, allowance: Allowance
     ) -> list[TopicResult]: ...

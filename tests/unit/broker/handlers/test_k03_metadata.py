@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from calls import call_of
 
+from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.quotas.usage import unlimited
@@ -62,7 +63,10 @@ def broker() -> Any:
         slicing=asyncio.Lock(),
         metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
-        topics=SimpleNamespace(auto_create=lambda names, allowance: created.extend(names)),
+        topics=SimpleNamespace(
+            auto_create=lambda names, allowance: created.extend(names),
+            error_on_demand=lambda name: ErrorCode.LEADER_NOT_AVAILABLE,
+        ),
         client_usage=unlimited(),
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
         configurations=SimpleNamespace(is_mirrored=lambda name: name.startswith("dc-east.")),
@@ -103,6 +107,14 @@ def test_an_unknown_topic_is_created_and_its_answer_not_kept(broker: Any) -> Non
     assert broker.created == ["new", "new"]
     broker.metadata.led["new"] = 1
     assert ask(broker, "new")["topics"][0]["error_code"] == 0
+
+
+def test_an_asker_is_told_why_a_topic_cannot_be_created(broker: Any) -> None:
+    broker.topics.error_on_demand = lambda name: ErrorCode.INVALID_REPLICATION_FACTOR
+    for _ in range(2):
+        assert ask(broker, "new")["topics"][0]["error_code"] == 38
+    broker.topics.error_on_demand = lambda name: ErrorCode.LEADER_NOT_AVAILABLE
+    assert ask(broker, "new")["topics"][0]["error_code"] == 5
 
 
 def test_without_auto_creation_an_unknown_topic_stays_unknown(broker: Any) -> None:

@@ -287,6 +287,15 @@ class Topics:
             self._creating.update(wanted)
             self._tasks.start("auto-create", self._auto_create(wanted, allowance))
 
+    def error_on_demand(self, name: str) -> ErrorCode:
+        """Tell why a topic cannot be created with the broker's defaults; else LEADER_NOT_AVAILABLE, as it soon has one."""
+        if self._metadata.brokers:
+            try:
+                self._checks.partitions_of(self._wanted(name), set())
+            except KafkaError as error:
+                return error.code
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
     async def _auto_create(self, names: Sequence[str], allowance: Allowance) -> None:
         try:
             topics = [self._wanted(name) for name in names]

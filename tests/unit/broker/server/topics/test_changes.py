@@ -12,6 +12,7 @@ from virtual_time import VirtualLoop
 
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.sections import Groups, Transactions
+from headrace.broker.config.sections import Topics as TopicDefaults
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Broker
@@ -105,6 +106,27 @@ def test_nothing_is_created_on_demand_before_the_controller_has_told_of_the_clus
     metadata._brokers[1] = Broker(broker_id=1, epoch=1, endpoints=())
     topics.auto_create(["pageviews"])
     assert started == ["auto-create"]
+
+
+@pytest.mark.parametrize(
+    ("name", "replication_factor", "error"),
+    [
+        ("page.views", 1, ErrorCode.LEADER_NOT_AVAILABLE),
+        ("page.views", 2, ErrorCode.INVALID_REPLICATION_FACTOR),
+        ("ad_clicks", 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+    ids=["creatable", "too few brokers", "like another's metric"],
+)
+def test_why_a_topic_cannot_be_created_on_demand_is_known_at_once(
+    name: str, replication_factor: int, error: ErrorCode
+) -> None:
+    metadata = MetadataCache()
+    config = BrokerConfig(topics=TopicDefaults(default_replication_factor=replication_factor))
+    topics = Topics(config, cast(Any, None), metadata, Tasks(), _anybody)
+    assert topics.error_on_demand(name) is ErrorCode.LEADER_NOT_AVAILABLE
+    metadata._brokers = {1: Broker(broker_id=1, epoch=1, endpoints=())}
+    metadata._topics["ad.clicks"] = {0: cast(Any, None)}
+    assert topics.error_on_demand(name) is error
 
 
 def test_the_topics_of_coordinators_are_created_on_demand_with_their_own_settings() -> None:
