@@ -1,14 +1,14 @@
 """`headrace check-logs`: whether every batch in data directories is what was written.
 
-Reads only, a bounded piece at a time and at a bounded rate, so that it may run beside the broker whose directories they
-are. What looks damaged is read once more before it is told: a broker may have cut or replaced it meanwhile.
+Changes no log, and reads a bounded piece at a time and at a bounded rate, so that it may run beside the broker whose
+directories they are. What looks damaged is read once more before it is told: a broker may have cut or replaced it meanwhile.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -25,7 +25,8 @@ from headrace.broker.log.checkpoints import (
     CheckpointError,
     decode_offsets,
 )
-from headrace.broker.log.files import advice
+from headrace.broker.log.files import OsFiles, advice
+from headrace.broker.log.scrub_outcome import ScrubOutcome, read_outcome, write_outcome
 from headrace.broker.log.throttle import Throttle
 from headrace.broker.wire.partitions import PartitionKey
 
@@ -71,6 +72,32 @@ class Pace:
             click.echo(told, err=True)
 
 
+class Recorder:
+    """Keeps outcomes in the data directories as they are found, where that `is_wanted`."""
+
+    def __init__(self, *, is_wanted: bool) -> None:
+        self._is_wanted = is_wanted
+        self._files = OsFiles()
+
+    def checked(self, folder: Path, rotten_places: int) -> None:
+        """A log was looked through."""
+        self._keep(folder.parent, lambda known: known.checked(folder.name, rotten_places))
+
+    def finished(self, directory: Path, folders: Sequence[Path]) -> None:
+        """All logs of a directory were."""
+        names_of_logs = {folder.name for folder in folders}
+        self._keep(directory, lambda known: known.finished(time.time(), names_of_logs))
+
+    def _keep(self, directory: Path, change: Callable[[ScrubOutcome], ScrubOutcome]) -> None:
+        if not self._is_wanted:
+            return
+        with _reaching(directory):
+            known = read_outcome(self._files, str(directory))
+            found = change(known)
+            if found != known:
+                write_outcome(self._files, str(directory), found)
+
+
 class PiecewiseFile:
     """A file of which one piece is in memory."""
 
@@ -110,19 +137,31 @@ class PiecewiseFile:
     show_default=True,
     help="How much is read in a second, so that a broker on the same disk is not held up.",
 )
-def check_logs(directories: tuple[Path, ...], mib_per_second: int) -> None:
+@click.option(
+    "--record",
+    is_flag=True,
+    help="Keep the outcome in the data directories, where their broker's metrics tell of it.",
+)
+def check_logs(directories: tuple[Path, ...], mib_per_second: int, record: bool) -> None:
     """Check every batch in data directories, or in folders of partitions; exit 1 where one is damaged.
 
-    Nothing is changed, and brokers may run meanwhile. Prints a line for each damaged place.
+    No log is changed, and brokers may run meanwhile. Prints a line for each damaged place.
     """
-    folders = [folder for directory in directories for folder in _folders(directory)]
-    points = {directory: _recovery_points(directory) for directory in {folder.parent for folder in folders}}
-    places = [place for folder in folders for place in _places(folder, points[folder.parent])]
-    pace = Pace(mib_per_second * _MIB, sum(_size(place.path) for place in places))
-    damaged = [place for place in places if _tell_damage(place, pace)]
+    folders = {directory.absolute(): _folders(directory.absolute()) for directory in directories}
+    places = _places_in([folder for logs in folders.values() for folder in logs])
+    segments = [place for found in places.values() for place in found]
+    pace = Pace(mib_per_second * _MIB, sum(_size(place.path) for place in segments))
+    recorder, damaged = Recorder(is_wanted=record), 0
+    for directory, logs in folders.items():
+        for folder in logs:
+            counts = [_tell_damage(place, pace) for place in places[folder]]
+            recorder.checked(folder, sum(counts))
+            damaged += sum(count > 0 for count in counts)
+        if logs != [directory]:
+            recorder.finished(directory, logs)
     click.echo(
-        f"{pace.size_read / _MIB:,.1f} MiB read, {len(places):,} segments of {len(folders):,} logs: "
-        f"{len(damaged):,} damaged."
+        f"{pace.size_read / _MIB:,.1f} MiB read, {len(segments):,} segments of {len(places):,} logs: "
+        f"{damaged:,} damaged."
     )
     if damaged:
         raise click.exceptions.Exit(1)
@@ -130,10 +169,9 @@ def check_logs(directories: tuple[Path, ...], mib_per_second: int) -> None:
 
 def _folders(directory: Path) -> list[Path]:
     """The folders of logs that a person means by `directory`."""
-    directory = directory.absolute()
     if names.partition_of(directory.name) is not None:
         return [directory]
-    with _reading(directory):
+    with _reaching(directory):
         if not (directory / META_PROPERTIES_FILE).exists():
             raise click.UsageError(
                 f"{directory} holds no logs: give a directory of log.dirs, or a partition's folder in one."
@@ -145,9 +183,15 @@ def _folders(directory: Path) -> list[Path]:
         )
 
 
+def _places_in(folders: Sequence[Path]) -> dict[Path, list[SegmentPlace]]:
+    """The segments of each of these logs."""
+    points = {directory: _recovery_points(directory) for directory in {folder.parent for folder in folders}}
+    return {folder: _places(folder, points[folder.parent]) for folder in folders}
+
+
 def _places(folder: Path, points: RecoveryPoints) -> list[SegmentPlace]:
     """The segments of a log; where `points` do not have it, nothing of the last one is vouched for."""
-    with _reading(folder):
+    with _reaching(folder):
         found = _segment_files(folder)
     key = names.parse_partition_directory(folder.name)
     synced_offset = points.get(key, 0) if key is not None else 0
@@ -169,7 +213,7 @@ def _segment_files(folder: Path) -> list[Path]:
 
 def _recovery_points(directory: Path) -> RecoveryPoints:
     """Those on the disk; none where a data directory's checkpoint is missing or cannot be understood."""
-    with _reading(directory):
+    with _reaching(directory):
         try:
             return decode_offsets((directory / RECOVERY_POINT_FILE).read_bytes())
         except (FileNotFoundError, CheckpointError):
@@ -183,15 +227,14 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _tell_damage(place: SegmentPlace, pace: Pace) -> bool:
-    """Print what is wrong with a segment, if it is so twice; returns whether it is."""
+def _tell_damage(place: SegmentPlace, pace: Pace) -> int:
+    """Print what is wrong with a segment, if it is so twice; returns in how many places it is."""
     if not any(True for _ in _damages(place, pace)):
-        return False
-    is_damaged = False
-    for damage in _damages_now(place, pace):
-        is_damaged = True
+        return 0
+    found = list(_damages_now(place, pace))
+    for damage in found:
         click.echo(_sentence(place, damage))
-    return is_damaged
+    return len(found)
 
 
 def _damages_now(place: SegmentPlace, pace: Pace) -> Iterator[Damage]:
@@ -244,8 +287,8 @@ def _sentence(place: SegmentPlace, damage: Damage) -> str:
 
 
 @contextmanager
-def _reading(directory: Path) -> Iterator[None]:
-    """One sentence for a directory that cannot be read."""
+def _reaching(directory: Path) -> Iterator[None]:
+    """One sentence for a directory that cannot be read or written."""
     try:
         yield
     except OSError as error:

@@ -11,6 +11,8 @@ from log_kit import batch, fill, open_log, open_store
 
 from headrace.broker.check_logs import Pace, PiecewiseFile, check_logs
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.scrub_outcome import ScrubOutcome, read_outcome
 
 SIZE = len(batch())
 SMALL = LogConfig(segment_bytes=4 * SIZE)
@@ -37,6 +39,10 @@ def flip(logs: Path, base_offset: int, position: int) -> Path:
     data[position] ^= 1
     path.write_bytes(data)
     return path
+
+
+def kept(logs: Path) -> ScrubOutcome:
+    return read_outcome(OsFiles(), str(logs))
 
 
 def test_sound_logs_end_with_zero(logs: Path) -> None:
@@ -150,3 +156,65 @@ def test_a_file_that_becomes_shorter_cannot_be_read(tmp_path: Path) -> None:
     assert file.read_at(10, 90) == b"x" * 10
     with pytest.raises(OSError, match="shorter"):
         file.read_at(20, 90)
+
+
+def test_an_outcome_is_kept_where_that_is_asked_for(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    flip(logs, 4, SIZE + 65)
+    flip(logs, 4, 3 * SIZE + 65)
+    before = sorted(logs.iterdir())
+    assert run(logs).exit_code == 1
+    assert sorted(logs.iterdir()) == before
+    assert run("--record", logs).exit_code == 1
+    assert kept(logs) == ScrubOutcome(finished_s=1000.0, rotten_places={"events-0": 2})
+
+
+def test_a_clean_look_clears_what_was_kept(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of one log tells nothing of the others, nor that all of the directory was looked through."""
+    monkeypatch.setattr("time.time", lambda: 1000.0)
+    open_log(logs / "other")
+    (logs / "other" / "events-0").rename(logs / "other-0")
+    flip(logs, 4, SIZE + 65)
+    run("--record", logs)
+    flip(logs, 4, SIZE + 65)
+    assert run("--record", logs / "other-0").exit_code == 0
+    assert kept(logs).rotten_places == {"events-0": 1}
+    monkeypatch.setattr("time.time", lambda: 2000.0)
+    assert run("--record", logs / "events-0").exit_code == 0
+    assert kept(logs) == ScrubOutcome(finished_s=1000.0)
+    run("--record", logs)
+    assert kept(logs) == ScrubOutcome(finished_s=2000.0)
+
+
+def test_what_is_found_is_kept_before_the_end(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a look that is interrupted, or that comes to a log that it cannot read."""
+    folder = logs / "events-1"
+    folder.mkdir()
+    (folder / f"{0:020d}.log").write_bytes(b"")
+    flip(logs, 4, SIZE + 65)
+    sound = os.open
+
+    def interrupted(name: Path, *arguments: int) -> int:
+        if Path(name).parent == folder:
+            raise KeyboardInterrupt
+        return sound(name, *arguments)
+
+    monkeypatch.setattr(os, "open", interrupted)
+    assert run("--record", logs).exit_code != 0
+    monkeypatch.undo()
+    assert kept(logs) == ScrubOutcome(rotten_places={"events-0": 1})
+
+
+def test_an_outcome_that_cannot_be_understood_is_replaced(logs: Path) -> None:
+    (logs / "scrub-outcome").write_text("no outcome")
+    assert run("--record", logs).exit_code == 0
+    assert kept(logs).finished_s is not None
+
+
+def test_an_outcome_that_cannot_be_kept_is_told(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(self: OsFiles, path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    monkeypatch.setattr(OsFiles, "replace_file", refused)
+    done = run("--record", logs)
+    assert (done.exit_code, "Make room on its disk" in done.stderr) == (1, True)

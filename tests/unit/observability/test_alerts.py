@@ -63,6 +63,9 @@ FAULTS: dict[str, dict[str, Value]] = {
     },
     "HeadraceCommittedDataLost": {"headrace_unclean_leader_elections_total": grows},
     "HeadraceReplicaRotten": {f"headrace_log_rotten_places{{{PARTITION}}}": turns(0, 1)},
+    "HeadraceScrubOverdue": {
+        'headrace_scrub_seconds_since_last_run{directory="/d"}': turns(8 * 86400, 22 * 86400)
+    },
     "HeadraceControllerMissing": {
         'headrace_active_controller{host="b-1"}': turns(1, 0),
         'headrace_active_controller{host="b-2"}': turns(0, 0),
@@ -167,6 +170,16 @@ def test_a_further_warehouse_that_falls_behind_is_told_while_the_first_one_does_
         f"headrace_audit_open_windows{{{TOPIC}}}": turns(1, 9),
     }
     run(story(series, {BEGIN - 1: (), END - 1: ["HeadraceWatermarkBehind"]}), tmp_path)
+
+
+def test_a_replica_that_a_scrub_found_rotten_is_told(tmp_path: Path) -> None:
+    """Once, where a start had found it, too."""
+    series: dict[str, Value] = {
+        f"headrace_log_rotten_places{{{PARTITION}}}": turns(0, 1),
+        f"headrace_scrub_rotten_places{{{PARTITION}}}": lambda minute: minute >= BEGIN and minute < END + 30,
+    }
+    fires = ["HeadraceReplicaRotten"]
+    run(story(series, {BEGIN - 1: (), END - 1: fires, END + 20: fires, END + 35: ()}), tmp_path)
 
 
 def test_a_full_disk_that_takes_a_small_write_now_and_then_is_told(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """What the system tells of this process, as CPU, memory, open files and their limit, by Prometheus' own names for it, and of the
-disks that it writes to.
+disks that it writes to; and what was found there by who looked for rotten bytes.
 
 Asked in a thread: a broker of thousands of partitions has as many open files to count, and a disk may take its time.
 """
@@ -12,6 +12,8 @@ from contextlib import suppress
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
+
+from headrace.broker.server.status.scrub_metrics import scrub_families
 
 
 class ProcessMetrics:
@@ -30,6 +32,7 @@ class ProcessMetrics:
                     "headrace_open_files", "Open file descriptors.", family.samples[0].value
                 )
         yield from self._disks()
+        yield from scrub_families(list(self._directories()))
 
     def _disks(self) -> Iterator[Metric]:
         free = GaugeMetricFamily(

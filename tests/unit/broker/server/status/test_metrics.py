@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +14,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.scrub_outcome import ScrubOutcome, write_outcome
 from headrace.broker.server.status.metrics import BrokerMetrics
 from headrace.broker.server.status.metrics_page import MetricsPage, lines
 from headrace.broker.server.status.process_metrics import ProcessMetrics
@@ -131,12 +135,38 @@ def test_partitions_figures_are_made_as_the_page_takes_them() -> None:
 
 def test_the_process_tells_its_files_their_limit_and_its_disks(tmp_path: Path) -> None:
     families = ProcessMetrics(lambda: [str(tmp_path), str(tmp_path / "gone")]).collect()
-    found = {family.name: family.samples[0].value for family in families}
+    found = {family.name: family.samples[0].value for family in families if family.samples}
     assert 0 < found["process_open_fds"] == found["headrace_open_files"] < found["process_max_fds"]
     assert found["process_resident_memory_bytes"] > 1 << 20
     assert found["process_cpu_seconds"] > 0
     free, capacity = (found[f"headrace_log_directory_{name}_bytes"] for name in ("free", "capacity"))
     assert 0 < free < capacity
+
+
+def test_what_a_look_through_the_directories_found_is_told(tmp_path: Path) -> None:
+    """Of a log on its way to another directory both folders; of one that is gone nothing."""
+    old, new, untouched = (tmp_path / name for name in ("old", "new", "untouched"))
+    for directory in (old, new, untouched):
+        directory.mkdir()
+        (directory / "meta.properties").write_text("")
+        os.utime(directory / "meta.properties", (time.time() - 5000,) * 2)
+    moving = "events-0." + "a" * 32 + "-future"
+    (old / "events-0").mkdir()
+    (new / moving).mkdir()
+    places = {"events-0": 2, "gone-0": 1}
+    write_outcome(OsFiles(), str(old), ScrubOutcome(finished_s=time.time() - 100, rotten_places=places))
+    write_outcome(OsFiles(), str(new), ScrubOutcome(rotten_places={moving: 1}))
+    (untouched / "scrub-outcome").write_text("no outcome")
+    page = list(
+        ProcessMetrics(lambda: [str(old), str(new), str(untouched), str(tmp_path / "gone")]).collect()
+    )
+    since, rotten = page[-2:]
+    assert [(s.labels["directory"], round(s.value, -2)) for s in since.samples] == [
+        (str(old), 100),
+        (str(new), 5000),
+        (str(untouched), 5000),
+    ]
+    assert [(s.labels, s.value) for s in rotten.samples] == [({"topic": "events", "partition": "0"}, 3)]
 
 
 def replica_of(topic: str, rotten_places: int = 0) -> Any:
