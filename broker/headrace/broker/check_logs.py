@@ -169,10 +169,11 @@ def check_logs(directories: tuple[Path, ...], mib_per_second: int, record: bool)
 
 def _folders(directory: Path) -> list[Path]:
     """The folders of logs that a person means by `directory`."""
-    if names.partition_of(directory.name) is not None:
-        return [directory]
     with _reaching(directory):
-        if not (directory / META_PROPERTIES_FILE).exists():
+        is_whole = (directory / META_PROPERTIES_FILE).exists()
+        if not is_whole and names.partition_of(directory.name) is not None:
+            return [directory]
+        if not is_whole:
             raise click.UsageError(
                 f"{directory} holds no logs: give a directory of log.dirs, or a partition's folder in one."
             )

@@ -70,6 +70,16 @@ def test_one_partition_alone_can_be_checked(logs: Path) -> None:
     assert run(logs / "other" / "events-0").exit_code == 0
 
 
+def test_a_data_directory_may_be_named_as_a_partition_is(logs: Path) -> None:
+    """As those of the roll-out are, by their broker."""
+    flip(logs, 4, SIZE + 65)
+    named = logs.rename(logs.parent / "headrace-broker-1")
+    done = run("--record", named)
+    assert done.exit_code == 1
+    assert "3 segments of 1 logs: 1 damaged" in done.stdout
+    assert kept(named).rotten_places == {"events-0": 1}
+
+
 @pytest.mark.parametrize("place", ["nowhere", "."])
 def test_a_directory_without_logs_is_refused(tmp_path: Path, place: str) -> None:
     done = run(tmp_path / place)
