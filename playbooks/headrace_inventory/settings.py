@@ -29,6 +29,7 @@ PORT_MAX = 65_535
 COUNTS = (
     "audit_silent_after_seconds",
     "broker_connections_max",
+    "broker_scrub_mib_per_second",
     "haproxy_connections_max",
     "load_tasks",
     "load_timeout_s",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_writing import FILE_OPTIONS, FilesError, differences, validate_files, write
 
@@ -11,6 +13,7 @@ module: headrace_files
 short_description: Write files and directories
 description:
   - Creates directories and writes files with given contents, all in one module run.
+  - Has systemd read units anew, where the files define some.
   - Supports check mode and diff mode.
 options:
   directories:
@@ -31,6 +34,11 @@ options:
   directory_owner:
     description: User and group that own the directories; the user of the connection when absent. Files stay root's.
     type: str
+  units:
+    description: Units of systemd that the files define; those that are active take a change over, and no others start.
+    type: list
+    elements: str
+    default: []
 author: The headrace contributors
 """
 
@@ -50,12 +58,19 @@ paths:
 """
 
 
+def take_over(units: list[str]) -> None:
+    """Have systemd read what was written of these units, and those that are active start anew."""
+    for command in (["daemon-reload"], ["try-restart", *units]):
+        subprocess.run(["systemctl", *command], check=True)
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directories": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "dict", "default": [], "options": FILE_OPTIONS},
             "directory_owner": {"type": "str"},
+            "units": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -66,7 +81,9 @@ def main() -> None:
             validate_files(files)
         elif found:
             write(directories, files, module.params["directory_owner"])
-    except (FilesError, OSError) as error:
+            if module.params["units"]:
+                take_over(module.params["units"])
+    except (FilesError, OSError, subprocess.CalledProcessError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(found), diff=found, paths=[each["after_header"] for each in found])
 

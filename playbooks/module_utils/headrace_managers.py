@@ -23,6 +23,8 @@ from ansible.module_utils.headrace_machines import parent_of
 FAULT_BAD_NAME = 10
 FAULT_ALREADY_STARTED = 60
 LOG_TAIL_LINES = 12
+SCRUB = "-scrub"
+"""What follows a broker's name in those of the units that scrub its logs."""
 START = "start it with playbooks/site.yml, whose --limit has to name the machine as well, where there is one"
 
 
@@ -129,7 +131,7 @@ def stop_outlived(path: str, timeout_s: float, name: str | None = None) -> None:
 
 
 def systemd_services() -> list[str]:
-    """The units of a pipeline that systemd keeps running, or tries to."""
+    """The units of a pipeline that systemd keeps running, or tries to; a scrub is part of its broker."""
     command = [
         "systemctl",
         "list-units",
@@ -139,7 +141,8 @@ def systemd_services() -> list[str]:
         "--no-legend",
     ]
     result = subprocess.run([*command, "headrace-*"], capture_output=True, text=True, check=False)
-    return [line.split()[0].removesuffix(".service") for line in result.stdout.splitlines() if line.strip()]
+    names = [line.split()[0].removesuffix(".service") for line in result.stdout.splitlines() if line.strip()]
+    return [name for name in names if not name.endswith(SCRUB)]
 
 
 class Supervisor:
@@ -319,7 +322,9 @@ class Systemd:
     def forget(self, definition: str) -> None:
         folder = os.path.dirname(definition)
         # Links that outlived their unit's file are no more found by `systemctl disable`.
-        for path in [definition, *glob.glob(os.path.join(folder, "*.*", self.unit))]:
+        links = glob.glob(os.path.join(folder, "*.*", self.unit))
+        scrub = glob.glob(f"{glob.escape(definition.removesuffix('.service'))}{SCRUB}.*")
+        for path in [definition, *links, *scrub]:
             if os.path.lexists(path):
                 os.unlink(path)
         subprocess.run(["systemctl", "daemon-reload"], check=True)

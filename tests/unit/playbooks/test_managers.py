@@ -16,6 +16,7 @@ managers, writing, fingerprint = (
     load(f"ansible.module_utils.headrace_{name}") for name in ("managers", "writing", "fingerprint")
 )
 service = load("headrace_service")
+files = load("headrace_files")
 
 
 @pytest.fixture
@@ -173,6 +174,10 @@ def test_a_unit_that_is_removed_leaves_no_link(systemctl: Callable[..., Path], t
     link = tmp_path / "multi-user.target.wants" / "headrace-broker-1.service"
     definition = tmp_path / "headrace-broker-1.service"
     definition.write_text("[Service]")
+    for ending in ("service", "timer"):
+        (tmp_path / f"headrace-broker-1-scrub.{ending}").write_text("[Unit]")
+    other = tmp_path / "headrace-broker-10-scrub.timer"
+    other.write_text("[Unit]")
     link.symlink_to(definition)
     removed = unit(definition={"path": str(definition), "content": ""})
     assert service.absent(removed, True) == {"changed": True}
@@ -180,6 +185,7 @@ def test_a_unit_that_is_removed_leaves_no_link(systemctl: Callable[..., Path], t
     assert service.absent(removed, False) == {"changed": True}
     assert not definition.exists()
     assert not os.path.lexists(link)
+    assert list(tmp_path.glob("*-scrub.*")) == [other]
     assert asked_to_do(asked) == [
         "disable --now headrace-broker-1.service",
         "daemon-reload",
@@ -193,8 +199,15 @@ def test_units_that_run_are_known_by_their_names(systemctl: Callable[..., Path],
     systemctl()
     (tmp_path / "systemctl").write_text(
         "#!/bin/sh\necho 'headrace-broker-3.service loaded active running Broker 3'\n"
+        "echo 'headrace-broker-3-scrub.service loaded active running Scrub of the logs of broker 3'\n"
     )
     assert managers.systemd_services() == ["headrace-broker-3"]
+
+
+def test_systemd_takes_changed_units_over_and_starts_none(systemctl: Callable[..., Path]) -> None:
+    asked = systemctl()
+    files.take_over(["headrace-broker-1-scrub.timer"])
+    assert asked_to_do(asked) == ["daemon-reload", "try-restart headrace-broker-1-scrub.timer"]
 
 
 def test_nothing_is_written_when_one_of_the_contents_is_refused(tmp_path: Path) -> None:
