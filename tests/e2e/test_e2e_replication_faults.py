@@ -146,8 +146,10 @@ def a_log_that_rots(cluster: ReplicatedCluster, writer: Writer) -> None:
     told = f'headrace_log_rotten_places{{partition="0",topic="{TOPIC}"}} 1.0'
     restart(cluster, damaged)
     assert told in page(port), "a clean stop makes nobody forget it"
-    codes = {number: check_logs(cluster, number) for number in cluster.addresses}
+    codes = {number: scrub(cluster, number) for number in cluster.addresses}
     assert codes == {number: int(number == damaged) for number in cluster.addresses}
+    scrubbed = f'headrace_scrub_rotten_places{{partition="0",topic="{TOPIC}"}} 1.0'
+    eventually(lambda: scrubbed in page(port), what="what the scrub found")
     for number in cluster.addresses.keys() - {damaged}:
         cluster.brokers[number].kill()
         eventually(lambda n=number: cluster.leader() != n, what="another leader")  # type: ignore[misc]
@@ -162,6 +164,8 @@ def a_log_that_rots(cluster: ReplicatedCluster, writer: Writer) -> None:
     cluster.start(damaged)
     cluster.wait_until_in_sync()
     assert told not in page(port)
+    assert scrub(cluster, damaged) == 0
+    eventually(lambda: scrubbed not in page(port), what="what the scrub of the new copy found")
 
 
 def restart(cluster: ReplicatedCluster, number: int) -> None:
@@ -176,9 +180,9 @@ def flip(file: Path, position: int) -> None:
     file.write_bytes(data)
 
 
-def check_logs(cluster: ReplicatedCluster, number: int) -> int:
+def scrub(cluster: ReplicatedCluster, number: int) -> int:
     """The exit code of `headrace check-logs` beside the running broker."""
-    return headrace("check-logs", str(cluster.home / f"broker-{number}" / "logs")).returncode
+    return headrace("check-logs", "--record", str(cluster.home / f"broker-{number}" / "logs")).returncode
 
 
 def page(port: int) -> str:
