@@ -43,7 +43,7 @@ class FullDisks:
     def start(self, tasks: Tasks) -> None:
         """Begin to look after them."""
         tasks.start("full disks", self._run())
-        tasks.every("refused replicas", REFUSED_INTERVAL_MS, self._ask_for_refused)
+        tasks.every("room on full disks", REFUSED_INTERVAL_MS, self._look_for_room)
 
     async def _run(self) -> None:
         while True:
@@ -66,9 +66,12 @@ class FullDisks:
             self._ask_controller()
         return count > 0
 
-    async def _ask_for_refused(self) -> None:
-        """There may be room again: have the controller send what this broker could not take."""
-        if self._partitions.ask_again(await self._without_room(self._partitions.handed_over_in())):
+    async def _look_for_room(self) -> None:
+        """Where there is some again no write is refused, and the controller is to send what this broker could not take."""
+        refusing = {*self._refused_writes.directories}
+        full = await self._without_room(refusing | self._partitions.handed_over_in())
+        self._refused_writes.directories -= refusing - full
+        if self._partitions.ask_again(full):
             self._ask_controller()
 
     async def _without_room(self, directories: Collection[str]) -> set[str]:

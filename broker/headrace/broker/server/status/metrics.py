@@ -295,7 +295,7 @@ class BrokerMetrics:
         )
         refusing = GaugeMetricFamily(
             "headrace_log_directory_refuses_writes",
-            "1 from a refused write until the next that succeeds.",
+            "1 from a refused write until the next that succeeds, or until there is room.",
             labels=labels,
         )
         for directory in self.directories():

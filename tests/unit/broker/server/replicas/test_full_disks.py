@@ -111,6 +111,24 @@ def test_a_disk_that_refused_a_write_and_has_room_keeps_what_it_has() -> None:
     assert (scene.questions, {*scene.disks.tried}) == (0, {"/a"})
 
 
+def test_a_disk_refuses_writes_until_it_has_room() -> None:
+    """Also where nobody writes any more."""
+
+    async def script() -> Scene:
+        scene = Scene(Replicas(), Disks("/a", "/b"))
+        scene.refuse("/a")
+        scene.refuse("/b")
+        await asyncio.sleep(0.1)
+        assert scene.refused_writes.directories == {"/a", "/b"}
+        scene.disks.full.remove("/a")
+        await asyncio.sleep(0.5)
+        await scene.tasks.stop()
+        return scene
+
+    refused_writes = asyncio.run(script()).refused_writes
+    assert (refused_writes.directories, refused_writes.counts) == ({"/b"}, {"/a": 1, "/b": 1})
+
+
 def test_what_others_have_is_asked_for_once_its_disk_has_room() -> None:
     async def script() -> Scene:
         scene = Scene(Replicas(), Disks("/a"))
