@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import os
 import shutil
 import subprocess
@@ -46,7 +48,7 @@ options:
   wanted: {description: The services that the inventory has on the machine., type: list, elements: str, default: []}
   manager: {description: Who keeps the processes., type: str, choices: [supervisor, systemd]}
   socket: {description: Path of supervisor's socket., type: path}
-  folders: {description: "Folders whose disks are looked at.", type: list, elements: path, default: []}
+  folders: {description: "Folders whose disks are looked at, and whose brokers' scrubs.", type: list, elements: path, default: []}
   config_dir:
     description: The folder of configuration, where marks of drained hosts are, and what services ran before a change.
     type: path
@@ -182,6 +184,26 @@ def disks(folders: list[str]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def rotten_logs(folders: list[str]) -> list[str]:
+    """A sentence for each log in which the last scrub of a broker found rotten bytes."""
+    outcomes = [path for folder in folders for path in glob.glob(os.path.join(folder, "*", "scrub-outcome"))]
+    logs = [
+        os.path.join(os.path.dirname(path), name) for path in sorted(outcomes) for name in rotten_names(path)
+    ]
+    return [
+        f"{log} on {machines.name()} has rotten bytes: make that replica anew (docs/alerts.md, HeadraceReplicaRotten)."
+        for log in logs
+        if os.path.isdir(log)
+    ]
+
+
+def rotten_names(path: str) -> list[str]:
+    """The logs that an outcome names; none where it is replaced meanwhile, or cannot be understood."""
+    with suppress(OSError, ValueError, LookupError, TypeError), open(path, encoding="utf-8") as file:
+        return sorted(json.load(file)["rotten_places"])
+    return []
+
+
 def drained_hosts(config_dir: str | None) -> tuple[list[dict[str, str]], list[str]]:
     """The marks of drained hosts, and a sentence for one that cannot be read."""
     try:
@@ -252,7 +274,7 @@ def main() -> None:
         drained=drained,
         unsettled=unsettled(asked["services"], asked["config_dir"]),
         orphans=orphans(asked["wanted"], asked["manager"], asked["socket"]),
-        complaints=[*complaints, *([clock] if clock else [])],
+        complaints=[*complaints, *([clock] if clock else []), *rotten_logs(asked["folders"])],
         answers=[answer(each, asked["timeout_s"]) for each in asked["commands"]],
     )
 
