@@ -44,6 +44,7 @@ from headrace.load.tables import (
     arrow_schema,
     ensure_history,
     ensure_table,
+    in_columns,
     load_table,
 )
 from headrace.load.write import FileWriter, target_of
@@ -255,7 +256,7 @@ def _archive(known: Table, table: Table, up_to: int, run: Run) -> None:
     archived.pop(name, None)
     archived[history.uuid_of(table)] = up_to
     writer = FileWriter(target_of(known, run.folder_of(known)))
-    writer.write(history.rows_of(table, missing).cast(arrow_schema(known)))
+    writer.write(in_columns(history.rows_of(table, missing), arrow_schema(known)))
     written = writer.close()
     files = [data_file(written)] if written is not None else []
     append(known, files, {history.ARCHIVED: json.dumps(archived)})

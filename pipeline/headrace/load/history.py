@@ -43,7 +43,14 @@ from pyiceberg.table.snapshots import Snapshot
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.fences import Fence
 from headrace.load.ranges import Passing
-from headrace.load.tables import LOAD_HISTORY, LOAD_HISTORY_TABLE, NAMESPACE, WarehouseError, load_table
+from headrace.load.tables import (
+    LOAD_HISTORY,
+    LOAD_HISTORY_TABLE,
+    NAMESPACE,
+    WarehouseError,
+    in_columns,
+    load_table,
+)
 
 POSITIONS: Final = "headrace.positions"
 OFFSETS: Final = "headrace.offsets"
@@ -377,8 +384,5 @@ def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, Table | None]:
     except NoSuchTableError:
         return LOAD_HISTORY_TABLE.empty_table(), None
     rows = history.scan(row_filter=f"table == '{name}'").to_arrow()
-    for item in LOAD_HISTORY_TABLE:
-        if item.name not in rows.column_names:  # from an older release
-            rows = rows.append_column(item, pa.nulls(len(rows), item.type))
     order = [("committed_at_ms", "ascending"), ("life", "ascending")]
-    return rows.select(LOAD_HISTORY_TABLE.names).cast(LOAD_HISTORY_TABLE).sort_by(order), history
+    return in_columns(rows, LOAD_HISTORY_TABLE).sort_by(order), history

@@ -44,6 +44,7 @@ from headrace.load.tables import (
     NAMESPACE,
     WarehouseError,
     arrow_schema,
+    in_columns,
     load_table,
     shape_of,
     table_of_topic,
@@ -322,14 +323,8 @@ def _slices(letters: Table, path: str) -> Iterator[pa.Table]:
 def _as_columns(found: pa.Table, columns: pa.Schema) -> pa.Table:
     """Name the partition as today, and leave what older files lack empty."""
     former = partition_column(found.column_names)
-    found = found.rename_columns([TOPIC_PARTITION if name == former else name for name in found.column_names])
-    arrays = [
-        found.column(item.name).cast(item.type)
-        if item.name in found.column_names
-        else pa.nulls(len(found), item.type)
-        for item in columns
-    ]
-    return pa.Table.from_arrays(arrays, schema=columns)
+    names = [TOPIC_PARTITION if name == former else name for name in found.column_names]
+    return in_columns(found.rename_columns(names), columns)
 
 
 def _by_source(letters: pa.Table) -> dict[Source, pa.Table]:

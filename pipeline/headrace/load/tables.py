@@ -365,6 +365,17 @@ def arrow_schema(table: Table) -> pa.Schema:
     return pa.schema([_small(item) for item in schema_to_pyarrow(table.schema())])
 
 
+def in_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return rows with these columns alone; one that they lack is null."""
+    arrays = [
+        rows.column(item.name).cast(item.type)
+        if item.name in rows.column_names
+        else pa.nulls(len(rows), item.type)
+        for item in columns
+    ]
+    return pa.Table.from_arrays(arrays, schema=columns)
+
+
 def evolve(table: Table, schema: WriterSchema) -> None:
     """Add the schema's new fields as optional columns, promote widened ones, remember the new fields' defaults.
 

@@ -11,6 +11,7 @@ from load_kit import TOPIC, files_of, load, offsets_in, rows_by_snapshot
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.refs import SnapshotRef, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.types import StringType
 
 from headrace.audit.ledger.ledger import ForeignLedgerError, Ledger
 from headrace.audit.ledger.state import as_json, from_json
@@ -242,6 +243,17 @@ def test_arrivals_that_an_older_release_archived_are_counted_once(catalog: Catal
     Expiry(catalog, run, age_ms=0).tidy("pageviews")
     known = history.arrivals(catalog, "pageviews").column("first_offset").to_pylist()
     assert (number, sorted(known)) == (5, list(range(30)))
+
+
+def test_a_column_that_somebody_gave_the_history_is_left_empty(catalog: Catalog, run: Run) -> None:
+    fill(catalog, run, 1)
+    with tables.ensure_history(catalog).update_schema() as update:
+        update.add_column("team", StringType())
+    fill(catalog, run, 24)
+    Expiry(catalog, run, age_ms=0).tidy("pageviews")
+    archive = tables.load_table(catalog, tables.LOAD_HISTORY).scan().to_arrow()
+    assert archive.column("team").to_pylist() == [None] * 5
+    assert len(history.arrivals(catalog, "pageviews")) == 25
 
 
 @pytest.mark.acceptance
