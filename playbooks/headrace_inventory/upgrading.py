@@ -28,8 +28,7 @@ def release_before(hosts: Iterable[str], hostvars: HostVars) -> str:
     Where there is none it is the one in use itself.
     """
     looks = [hostvars[host]["release_look"] for host in hosts]
-    used: set[str] = {each["version"] for look in looks for each in look["releases"] if each["runs"]}
-    used |= {look["current"] for look in looks if look["current"]}
+    used = _in_use(looks)
     if not used:
         return ""
     oldest = min(used, key=Version)
@@ -42,13 +41,24 @@ def release_before(hosts: Iterable[str], hostvars: HostVars) -> str:
     return max(older, key=Version, default=oldest)
 
 
+def _in_use(looks: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The releases that services run from, or that are a host's current one."""
+    return {
+        version
+        for look in looks
+        for version in (look["current"], *(each["version"] for each in look["releases"] if each["runs"]))
+        if version
+    }
+
+
 def release_problems(
     hosts: Iterable[str], hostvars: HostVars, version: str, manifest: Mapping[str, Any] | None
 ) -> list[str]:
     """One sentence for each thing that forbids the change to a release; without a manifest the hosts must have it already."""
+    looks = {host: hostvars[host]["release_look"] for host in hosts}
+    is_back_already = manifest is None and _in_use(looks.values()) == {version}
     found: dict[str, str] = {}
-    for host in hosts:
-        look = hostvars[host]["release_look"]
+    for host, look in looks.items():
         stamps = {each["version"]: each for each in look["releases"]}
         wanted = manifest or stamps.get(version)
         now = stamps.get(look["current"])
@@ -57,11 +67,7 @@ def release_problems(
         elif wanted is None:
             there = ", ".join(sorted(stamps, key=Version))
             sentence = f"Host {{host}} has no release {version} to go back to; it has {there}."
-        elif (
-            manifest is None
-            and version == now["version"]
-            and not any(each["runs"] for each in look["releases"] if each["version"] != version)
-        ):
+        elif is_back_already:
             sentence = (
                 f"Host {{host}} runs {version} already: name the release to go back to with -e release_version=OLD."
                 if len(stamps) > 1

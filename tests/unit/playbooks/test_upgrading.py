@@ -80,6 +80,13 @@ def test_of_several_in_use_the_release_before_is_the_oldest() -> None:
     assert release_problems(["a"], {"a": upgrade}, "0.2.0", None) == []
 
 
+def test_hosts_that_an_interrupted_upgrade_did_not_reach_do_not_bar_the_way_back() -> None:
+    upgraded = look("0.1.0", "0.1.0", "0.2.0", runs=("0.2.0",))
+    hosts = {"a": look("0.1.0", "0.1.0", "0.2.0"), "b": upgraded}
+    assert release_before(hosts, hosts) == "0.1.0"
+    assert release_problems(hosts, hosts, "0.1.0", None) == []
+
+
 def test_what_has_not_passed_comes_first_and_a_host_that_failed_goes_back_first() -> None:
     hosts: dict[str, dict[str, Any]] = {
         "a": {"turn_kept": []},
