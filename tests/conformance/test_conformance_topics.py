@@ -79,7 +79,8 @@ def test_create_topics(pair: Pair, version: int) -> None:
                 ask(session, version, f"only checked: {note}", message)
         twice = {"topics": [new(f"{prefix}-t"), new(f"{prefix}-t"), new(f"{prefix}-u")], "timeout_ms": 10_000}
         ask(session, version, "twice in one request", twice)
-        prohibited = {"topics": [new("__cluster_metadata")] * 2 + twice["topics"][2:], "timeout_ms": 10_000}
+        metadata = new("__cluster_metadata")
+        prohibited = {"topics": [metadata, metadata, new(f"{prefix}-v")], "timeout_ms": 10_000}
         ask(session, version, "prohibited twice", prohibited)
 
     pair.compare(script)
