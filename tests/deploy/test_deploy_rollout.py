@@ -695,25 +695,6 @@ def test_a_support_bundle_holds_no_secret(rolled_out: Any, tmp_path: Path) -> No
     assert "headrace_led_partitions " in metrics
 
 
-def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:
-    supervisord = int((rolled_out.root / "supervisor" / "supervisord.pid").read_text())
-    pids = [supervisord, *processes(rolled_out.root).values()]
-
-    assert rolled_out.play("down.yml").returncode == 0
-    assert not [pid for pid in pids if is_alive(pid)]
-    assert (rolled_out.root / "data" / "dc-east-broker-1").is_dir()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.77.1.100", 9092), timeout=2)
-
-    removing = ("-e", "headrace_remove_data=true")
-    again = rolled_out.play("down.yml", "--limit", "machine:dc-east-broker-1", *removing)
-    assert again.returncode == 0, again.stdout[-4000:]
-    assert list(changed_hosts(again.stdout).values()) == [1]
-    assert not (rolled_out.root / "data").exists()
-    assert (rolled_out.root / "config").is_dir()
-    assert (rolled_out.root / "log").is_dir()
-
-
 @pytest.mark.timeout(900)
 def test_alerts_fire_under_real_faults_and_resolve(rolled_out: Any, tmp_path: Path) -> None:
     """tests/unit/observability has every alert, with series that are made up."""
@@ -743,3 +724,22 @@ def test_alerts_fire_under_real_faults_and_resolve(rolled_out: Any, tmp_path: Pa
             supervisorctl(rolled_out, "start", *stopped)
         for alert in ("HeadraceServiceDown", "HeadraceServiceNotReady", "HeadraceSourceSilent"):
             assert eventually(partial(is_over, alert), 240), prometheus.firing()
+
+
+def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:
+    supervisord = int((rolled_out.root / "supervisor" / "supervisord.pid").read_text())
+    pids = [supervisord, *processes(rolled_out.root).values()]
+
+    assert rolled_out.play("down.yml").returncode == 0
+    assert not [pid for pid in pids if is_alive(pid)]
+    assert (rolled_out.root / "data" / "dc-east-broker-1").is_dir()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.77.1.100", 9092), timeout=2)
+
+    removing = ("-e", "headrace_remove_data=true")
+    again = rolled_out.play("down.yml", "--limit", "machine:dc-east-broker-1", *removing)
+    assert again.returncode == 0, again.stdout[-4000:]
+    assert list(changed_hosts(again.stdout).values()) == [1]
+    assert not (rolled_out.root / "data").exists()
+    assert (rolled_out.root / "config").is_dir()
+    assert (rolled_out.root / "log").is_dir()
