@@ -126,11 +126,15 @@ class Lab:
         return self.docker.ask("exec", host, *command)
 
     def services(self, host: str) -> list[str]:
-        """The units of the pipeline on that host, running or not."""
+        """The units of the pipeline on that host that are kept running, whether they are or not: none that a timer starts."""
         listing = self.on(
-            host, "sh", "-c", "ls /etc/systemd/system | sed -n 's/^\\(headrace-.*\\)[.]service$/\\1/p'"
+            host,
+            "sh",
+            "-c",
+            "ls /etc/systemd/system | sed -n 's/^\\(headrace-.*[.]\\(service\\|timer\\)\\)$/\\1/p'",
         )
-        return listing.split()
+        units = {unit.rpartition(".")[::2] for unit in listing.split()}
+        return sorted(name for name, kind in units if kind == "service" and (name, "timer") not in units)
 
     def is_active(self, host: str, service: str) -> bool:
         return self.asked(host, "systemctl", "is-active", "--quiet", service).returncode == 0

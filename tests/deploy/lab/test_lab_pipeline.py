@@ -33,6 +33,8 @@ def test_a_roll_out_from_nothing_takes_few_module_runs(rolled_out: Lab) -> None:
     assert {host: count for host, count in first.module_runs.items() if count > FIRST_RUNS_MAX} == {}
     services = [(host, service) for host in rolled_out.hosts for service in rolled_out.services(host)]
     assert [place for place in services if not rolled_out.is_active(*place)] == []
+    timers = [(host, f"{name}-scrub.timer") for host, name in services if name.startswith("headrace-broker-")]
+    assert [place for place in timers if not rolled_out.is_active(*place)] == []
 
 
 def test_a_second_run_changes_nothing(rolled_out: Lab, traffic: Traffic) -> None:
