@@ -41,9 +41,9 @@ def test_a_second_run_changes_nothing(rolled_out: Lab, traffic: Traffic) -> None
     second = rolled_out.play("site.yml")
     assert second.returncode == 0, second.output[-6000:]
     assert second.changed() == {}
-    allowed = {LOAD_HOST: SECOND_RUNS_MAX + 1}
+    with_more = {LOAD_HOST, *(host for host in rolled_out.hosts if "-broker-" in host)}
     runs = second.module_runs.items()
-    assert [(host, count) for host, count in runs if count > allowed.get(host, SECOND_RUNS_MAX)] == []
+    assert [(host, n) for host, n in runs if n > SECOND_RUNS_MAX + (host in with_more)] == []
     assert traffic.moves()
 
 
