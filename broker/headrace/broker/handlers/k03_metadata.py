@@ -178,6 +178,7 @@ def _slice(
     size = 0
     while wanted and size < SLICE_SIZE:
         name, topic_id = wanted.popleft()
+        missing_before = len(missing)
         refusal = None if asker is None else _refused(broker, asker, name, topic_id)
         topic = refusal or _topic(broker, call, name, topic_id, unknown, missing)
         if (
@@ -190,6 +191,9 @@ def _slice(
             )
         topics.append(topic)
         size += 1 + len(topic["partitions"])
+        if unknown is not _unknown and len(missing) > missing_before:
+            # Whether it can be created was looked up among all topics.
+            break
     before, after = _around_topics(version)
     message = {**NOTHING, "topics": topics}
     count_errors(broker.metrics, API, message)

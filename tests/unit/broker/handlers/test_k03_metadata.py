@@ -117,6 +117,26 @@ def test_an_asker_is_told_why_a_topic_cannot_be_created(broker: Any) -> None:
     assert ask(broker, "new")["topics"][0]["error_code"] == 5
 
 
+def test_others_have_the_loop_between_topics_that_are_looked_up(broker: Any) -> None:
+    looked_up: list[str] = []
+
+    def error_on_demand(name: str) -> ErrorCode:
+        looked_up.append(name)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    broker.topics.error_on_demand = error_on_demand
+    message = {"topics": [{"name": name} for name in ("a", "b", "c")]}
+    frame = memoryview(frames.encode_request_header(3, 12, 1, None) + API.encode_request(12, message))
+    work = k03_metadata._body(broker, call_of(frame, listener="INSIDE"), frame)
+    for count in (1, 2):
+        next(work)
+        assert len(looked_up) == count
+    with pytest.raises(StopIteration) as end:
+        next(work)
+    codes = [topic["error_code"] for topic in API.decode_response(12, end.value.value)["topics"]]
+    assert (looked_up, codes, broker.created) == (["a", "b", "c"], [5, 5, 5], ["a", "b", "c"])
+
+
 def test_without_auto_creation_an_unknown_topic_stays_unknown(broker: Any) -> None:
     broker.config.topics.auto_create_topics_enable = False
     assert ask(broker, "new")["topics"][0]["error_code"] == 3
