@@ -49,8 +49,12 @@ class IsrProposals:
         self._under_way: dict[PartitionKey, ProposalOf] = {}
 
     def propose(self, proposed: ProposalOf) -> None:
-        """Send it with the next request; an earlier one of the partition that was not sent yet is void."""
-        self._waiting[proposed.topic, proposed.partition] = proposed
+        """Send it with the next request; an earlier one of the partition that was not sent yet is void.
+
+        One that nobody wants any more, as its leadership ended while the log was synced, takes no newer one's place.
+        """
+        if self._is_wanted(proposed):
+            self._waiting[proposed.topic, proposed.partition] = proposed
 
     def next_request(self) -> list[ProposalOf]:
         """What to send now; nothing while a request is under way, or when nobody wants anything."""

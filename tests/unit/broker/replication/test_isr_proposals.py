@@ -68,6 +68,18 @@ def test_what_nobody_wants_any_more_is_not_sent_again() -> None:
     assert machine.next_request() == [of(1)]
 
 
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_what_comes_late_for_a_leadership_that_is_over_takes_no_newer_ones_place(is_sent: bool) -> None:
+    machine = Machine()
+    machine.unwanted.append(of(0, (1,)))
+    machine.propose(of(0, (1, 2)))
+    if is_sent:
+        machine.next_request()
+    machine.propose(of(0, (1,)))
+    machine.failed()
+    assert machine.next_request() == [of(0, (1, 2))]
+
+
 @pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INELIGIBLE_REPLICA])
 def test_a_decision_of_the_controllers_is_final(error: ErrorCode) -> None:
     machine = Machine()

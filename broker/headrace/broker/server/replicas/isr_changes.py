@@ -77,6 +77,7 @@ class IsrChanges:
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         """Ask the controller, after a sync where the proposal wants one; never waits."""
+        self._partitions[partition.topic, partition.partition] = partition
         if proposal.syncs_first:
             self._tasks.start("sync before an ISR change", self._propose_secured(partition, proposal))
         else:
@@ -106,7 +107,6 @@ class IsrChanges:
             partition.proposal_answered(proposal, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
     def _send(self, partition: Partition, proposal: IsrProposal) -> None:
-        self._partitions[partition.topic, partition.partition] = partition
         self._proposals.propose(
             ProposalOf(partition.topic, partition.partition, partition.topic_id, proposal)
         )

@@ -35,6 +35,7 @@ class World:
         self.asked: list[Any] = []
         self.tasks = Tasks()
         self.syncs_well = True
+        self.sync_seconds = 0
         self.synced = 0
         log, _ = open_log(folder, LogConfig(min_insync_replicas=min_isr))
         self.host = ScriptedHost()
@@ -71,6 +72,7 @@ class World:
         return outcome
 
     async def secure(self, partition: Partition) -> bool:
+        await asyncio.sleep(self.sync_seconds)
         self.synced = partition.log.log_end_offset
         return self.syncs_well
 
@@ -98,8 +100,10 @@ class World:
         await asyncio.sleep(60)
 
 
-def state(isr: tuple[int, ...], partition_epoch: int) -> PartitionState:
-    return PartitionState(leader=1, leader_epoch=3, isr=isr, controller_epoch=1, zk_version=partition_epoch)
+def state(isr: tuple[int, ...], partition_epoch: int, leader_epoch: int = 3) -> PartitionState:
+    return PartitionState(
+        leader=1, leader_epoch=leader_epoch, isr=isr, controller_epoch=1, zk_version=partition_epoch
+    )
 
 
 def test_a_controller_in_this_process_is_asked_without_a_connection(tmp_path: Path) -> None:
@@ -211,3 +215,20 @@ def test_nothing_is_proposed_when_the_disk_cannot_sync(tmp_path: Path) -> None:
     assert world.partition.isr == (1, 2)
     assert world.partition.leadership is not None
     assert world.partition.leadership.proposed is None
+
+
+def test_what_was_synced_for_a_leadership_that_is_over_replaces_no_newer_proposal(tmp_path: Path) -> None:
+    world = World(tmp_path, SILENCE, state((1, 2), 5, leader_epoch=4), min_isr=2)
+    world.sync_seconds = 65
+
+    async def script() -> None:
+        await world.lose_follower()
+        assert world.asked == []
+        world.partition.follow(told(epoch=4, isr=(1,), replicas=(1, 2), partition_epoch=4))
+        world.partition.follower_fetched(2, 5, broker_epoch=30)
+        await asyncio.sleep(60)
+        assert world.synced == 5
+
+    world.run(script)
+    assert [event.proposals[0].isr for event in world.asked] == [(1, 2), (1, 2)]
+    assert world.partition.isr == (1, 2)
