@@ -10,9 +10,6 @@ from kafka_oracle import KafkaProcess, check_replicas
 from processes import eventually
 from replicated_cluster import PARTITION_COUNT, SETTINGS, TOPIC, ReplicatedCluster
 
-from headrace.broker.client.bootstrap import Bootstrap
-from headrace.cli.cluster_admin import ClusterAdmin
-
 HEADRACE, KAFKA = "headrace", "kafka"
 
 
@@ -58,22 +55,6 @@ class MixedReplicas(ReplicatedCluster):
         self.kinds[number] = kind
         self.start(number)
         self.wait_until_in_sync()
-
-    def begin_move(self, replicas: list[int], through: int) -> None:
-        """Ask that broker to have all partitions on these replicas."""
-        host, port = self.addresses[through]
-        with ClusterAdmin(Bootstrap(f"{host}:{port}")) as admin:
-            assert admin.reassign({(TOPIC, p): replicas for p in range(PARTITION_COUNT)}) == {}
-
-    def has_moved(self, replicas: list[int]) -> bool:
-        """Whether they are there, all in sync, and no move is under way."""
-        topic = json.loads(self._znodes.retry(self._znodes.get, f"/brokers/topics/{TOPIC}")[0])
-        if topic["adding_replicas"] or topic["removing_replicas"]:
-            return False
-        states = [self.state(p) for p in range(PARTITION_COUNT)]
-        return all(found == replicas for found in topic["partitions"].values()) and all(
-            set(s["isr"]) == set(replicas) and s["leader"] in replicas for s in states
-        )
 
     def controller(self) -> int:
         if self._znodes.exists("/controller") is None:

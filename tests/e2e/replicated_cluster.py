@@ -21,6 +21,9 @@ from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.client.bootstrap import Bootstrap
+from headrace.cli.cluster_admin import ClusterAdmin
+
 BROKER_COUNT = 3
 SESSION_TIMEOUT_MS = 3000
 TOPIC, PARTITION_COUNT = "events", 3
@@ -135,6 +138,22 @@ class ReplicatedCluster:
 
     def wait_until_in_sync(self) -> None:
         eventually(self.is_in_sync, timeout_s=IN_SYNC_SECONDS_MAX, what="all replicas being in sync")
+
+    def begin_move(self, replicas: list[int], through: int) -> None:
+        """Ask that broker to have all partitions on these replicas."""
+        host, port = self.addresses[through]
+        with ClusterAdmin(Bootstrap(f"{host}:{port}")) as admin:
+            assert admin.reassign({(TOPIC, p): replicas for p in range(PARTITION_COUNT)}) == {}
+
+    def has_moved(self, replicas: list[int]) -> bool:
+        """Whether they are there, all in sync, and no move is under way."""
+        topic = json.loads(self._znodes.retry(self._znodes.get, f"/brokers/topics/{TOPIC}")[0])
+        if topic["adding_replicas"] or topic["removing_replicas"]:
+            return False
+        states = [self.state(p) for p in range(PARTITION_COUNT)]
+        return all(found == replicas for found in topic["partitions"].values()) and all(
+            set(s["isr"]) == set(replicas) and s["leader"] in replicas for s in states
+        )
 
     def directory(self, number: int, partition: int) -> Path:
         return self.home / f"broker-{number}" / "logs" / f"{TOPIC}-{partition}"

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from commands import headrace
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from processes import eventually, free_port
+from raw_client import FETCH, RawClient
 from replicated_cluster import (
     PARTITION_COUNT,
     SESSION_TIMEOUT_MS,
@@ -31,6 +33,7 @@ from replicated_cluster import (
 )
 
 from headrace.broker.client.bootstrap import Bootstrap
+from headrace.broker.errors import ErrorCode
 from headrace.cli.cluster import look
 from headrace.cli.cluster_status import stopping
 
@@ -70,6 +73,32 @@ def a_leader_that_sleeps_through_its_session(cluster: ReplicatedCluster, writer:
     leader = cluster.leader()
     cluster.pause(leader, SESSION_TIMEOUT_MS / 1000 + 3)
     writer.wait_for_more()
+
+
+def a_leader_that_sleeps_while_its_partitions_move_away(cluster: ReplicatedCluster, writer: Writer) -> None:
+    """Nobody tells it to stop when it is back, and clients that know of no other leader ask it as before."""
+    leader = cluster.leader()
+    others = [number for number in cluster.addresses if number != leader]
+    cluster.brokers[leader].process.send_signal(signal.SIGSTOP)
+    try:
+        eventually(lambda: cluster.leader() != leader, what="another leader")
+        cluster.begin_move(others, others[0])
+        eventually(lambda: cluster.has_moved(others), what="replicas on the others")
+    finally:
+        cluster.brokers[leader].process.send_signal(signal.SIGCONT)
+    eventually(lambda: fetch_error(cluster, leader) is ErrorCode.NOT_LEADER_OR_FOLLOWER, what="a refusal")
+    writer.wait_for_more()
+    cluster.begin_move([leader, *others], others[0])
+    cluster.wait_until_in_sync()
+
+
+def fetch_error(cluster: ReplicatedCluster, number: int) -> ErrorCode:
+    """What a broker answers to who would read partition 0."""
+    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
+    client = RawClient(cluster.addresses[number])
+    with client.socket:
+        answer = client.ask(FETCH, 4, {"topics": [{"topic": TOPIC, "partitions": [wanted]}]})
+    return ErrorCode(answer["responses"][0]["partitions"][0]["error_code"])
 
 
 def a_log_cut_back_while_its_broker_is_down(cluster: ReplicatedCluster, writer: Writer) -> None:
@@ -213,6 +242,7 @@ def first_message(cluster: ReplicatedCluster, number: int) -> bytes | None:
         killed_leaders,
         pytest.param(a_rolling_restart, marks=pytest.mark.long),
         pytest.param(a_leader_that_sleeps_through_its_session, marks=pytest.mark.long),
+        pytest.param(a_leader_that_sleeps_while_its_partitions_move_away, marks=pytest.mark.long),
         a_log_cut_back_while_its_broker_is_down,
         pytest.param(a_broker_whose_data_is_gone, marks=pytest.mark.long),
         pytest.param(a_log_that_ends_below_its_watermark, marks=pytest.mark.long),

@@ -204,9 +204,9 @@ class Control:
             return await self._partitions.leader_and_isr(request)
         if isinstance(request, StopReplica):
             return await self._partitions.stop_replica(request)
-        return self._update_metadata(self._partitions, request)
+        return await self._update_metadata(self._partitions, request)
 
-    def _update_metadata(self, partitions: Partitions, request: UpdateMetadata) -> dict[str, Any]:
+    async def _update_metadata(self, partitions: Partitions, request: UpdateMetadata) -> dict[str, Any]:
         error = partitions.fenced(request)
         if error is ErrorCode.NONE:
             partitions.controller_epoch = request.controller_epoch
@@ -214,6 +214,7 @@ class Control:
             for told in request.partitions:
                 if self._metadata.topics(told.topic) is None:
                     self._configurations.forget(told.topic)
+            await partitions.leave_what_moved_away(request.partitions)
         return {"error_code": error}
 
     async def _forget_deleted_topics(self) -> None:

@@ -26,10 +26,11 @@ from headrace.broker.replication.control_requests import (
     ControlRequest,
     LeaderAndIsr,
     StopReplica,
+    ToldPartition,
     ToldReplica,
     ToldStop,
 )
-from headrace.broker.replication.model import NO_LEADER, RECOVERED, ids_text
+from headrace.broker.replication.model import LEADER_DURING_DELETE, NO_LEADER, RECOVERED, ids_text
 from headrace.broker.replication.partition import Host, Partition
 from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.server.metadata import MetadataCache
@@ -223,6 +224,27 @@ class Partitions:
                 for (topic, partition), code in codes.items()
             ],
         }
+
+    async def leave_what_moved_away(self, told: Iterable[ToldPartition]) -> None:
+        """Have nothing to do any more with replicas that others have instead: a reassignment ends without a broker that has no
+        session, and nobody tells it to stop when it is back. Their logs stay, as no word came to delete them.
+        """
+        moved = [word for word in told if self._moved_away(word)]
+        if moved:
+            async with self.changing:
+                for word in moved:
+                    self._leave(word)
+            self._log_changes()
+
+    def _moved_away(self, told: ToldPartition) -> bool:
+        found, metadata = self._partitions.get((told.topic, told.partition)), told.metadata
+        return (
+            found is not None
+            and metadata.leader != LEADER_DURING_DELETE
+            and metadata.leader_epoch > found.leader_epoch
+            and self.broker_id not in metadata.replicas
+            and (ZERO_UUID in (told.topic_id, found.topic_id) or told.topic_id == found.topic_id)
+        )
 
     async def _stop_all(self, replicas: Sequence[ToldStop]) -> dict[PartitionKey, ErrorCode]:
         codes: dict[PartitionKey, ErrorCode] = {}
@@ -429,12 +451,24 @@ class Partitions:
             self.refused.discard((topic, number))
             self._handed_over.discard((topic, number))
             self._partitions.pop((topic, number), None)
+        if partition is not None or (delete and self.logs.get(topic, number) is not None):
+            epoch = leader_epoch if partition is None else partition.leader_epoch
+            facts = {"topic": topic, "partition": number, "leader_epoch": epoch, "deleted": delete}
+            self._changes.append(("stopped", facts))
         if partition is not None:
             partition.stop()
-            facts = {"topic": topic, "partition": number, "leader_epoch": partition.leader_epoch}
-            self._changes.append(("stopped", facts | {"deleted": delete}))
             self._tell(partition)
         return ErrorCode.NONE
+
+    def _leave(self, told: ToldPartition) -> None:
+        key = told.topic, told.partition
+        self.refused.discard(key)
+        self._handed_over.discard(key)
+        partition = self._partitions.pop(key)
+        partition.stop()
+        facts = {"topic": told.topic, "partition": told.partition, "leader_epoch": told.metadata.leader_epoch}
+        self._changes.append(("moved away", facts | {"replicas": ids_text(told.metadata.replicas)}))
+        self._tell(partition)
 
     def _tell(self, partition: Partition) -> None:
         for callback in self._callbacks:

@@ -29,7 +29,7 @@ from headrace.broker.replication.control_requests import (
     ToldStop,
     UpdateMetadata,
 )
-from headrace.broker.replication.model import RECOVERED, RECOVERING, PartitionMetadata
+from headrace.broker.replication.model import LEADER_DURING_DELETE, RECOVERED, RECOVERING, PartitionMetadata
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas.hosted import LOOKED_AT_ONCE, TAKEN_AT_ONCE, Partitions
@@ -377,6 +377,57 @@ def test_a_stop_of_an_older_leader_epoch_is_fenced(partitions: Partitions) -> No
     take(partitions, leader_and_isr(state(epoch=3)))
     response = stop(partitions, stop_replica(leader_epoch=2))
     assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert partitions.leader_of("t", 0).leader_epoch == 3
+
+
+def moved(*, epoch: int = 4, replicas: Sequence[int] = (2, 3), topic_id: UUID = TOPIC_ID) -> ToldPartition:
+    """What UpdateMetadata says of the partition: brokers 2 and 3 have it."""
+    metadata = PartitionMetadata(
+        leader=2, leader_epoch=epoch, replicas=tuple(replicas), isr=(2,), offline_replicas=()
+    )
+    return ToldPartition("t", topic_id, 0, metadata)
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_what_only_others_have_since_is_neither_led_nor_read_here_and_its_log_stays(
+    partitions: Partitions, metadata: MetadataCache, logs: Logs, leader: int
+) -> None:
+    take(partitions, leader_and_isr(state(epoch=3, leader=leader, isr=(1, 2), replicas=(1, 2))))
+    changed = []
+    partitions.on_change(lambda p: changed.append((p.is_leader, p.leadership)))
+    metadata.update(UpdateMetadata(controller_id=2, controller_epoch=1, brokers=(), partitions=(moved(),)))
+    asyncio.run(partitions.leave_what_moved_away([moved()]))
+    with pytest.raises(NotLeaderOrFollowerError):
+        partitions.replica("t", 0)
+    assert changed == [(False, None)]
+    assert (logs.get("t", 0) is not None, logs.deleted) == (True, [])
+    stop(partitions, stop_replica(leader_epoch=4))
+    assert logs.deleted == [("t", 0)]
+
+
+def test_what_moved_away_can_come_back(partitions: Partitions, logs: Logs) -> None:
+    take(partitions, leader_and_isr(state(epoch=3)))
+    kept = logs.get("t", 0)
+    asyncio.run(partitions.leave_what_moved_away([moved()]))
+    take(partitions, leader_and_isr(state(epoch=6, leader=2, isr=(2,), replicas=(1, 2))))
+    assert (held(partitions).log, held(partitions).leader) == (kept, 2)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        moved(epoch=3),
+        moved(replicas=(2, 1)),
+        moved(topic_id=UUID(int=8)),
+        moved()._replace(metadata=replace(moved().metadata, leader=LEADER_DURING_DELETE)),
+        moved()._replace(partition=1),
+    ],
+)
+def test_a_word_that_is_older_or_of_another_replica_has_nobody_leave(
+    partitions: Partitions, told: ToldPartition
+) -> None:
+    take(partitions, leader_and_isr(state(epoch=3)))
+    asyncio.run(partitions.leave_what_moved_away([told]))
     assert partitions.leader_of("t", 0).leader_epoch == 3
 
 
