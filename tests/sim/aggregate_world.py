@@ -312,10 +312,15 @@ class AggregateWorld:
             self._forget(rng.choice(self.keys))
 
     def _forget(self, key: PartitionKey) -> None:
-        """The target's leader forgets who produced: not while a batch or an answer is on its way, as none is for minutes."""
+        """The target's leader forgets who produced: not while a batch or an answer is on its way, as none is for minutes; by
+        then whoever is about to send knows of all that is there.
+        """
         log = self.target[key]
-        if not self.in_flight[key]:
-            self.forgotten += log.next_sequence(100 + self.keys.index(key)) is not None
+        sequence = log.next_sequence(100 + self.keys.index(key))
+        streams = [member.streams[key] for member in self.members if key in member.streams]
+        is_known = all(s.position.sequence == sequence for s in streams if s.phase is Phase.COPYING)
+        if not self.in_flight[key] and (is_known or sequence is None):
+            self.forgotten += sequence is not None
             log.states = ProducerStates()
 
     # -- a member

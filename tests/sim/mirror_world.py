@@ -512,6 +512,10 @@ class MirrorWorld(Judged):
         self.copier.skip(order, self.now_ms)
         assert len(self.findings) <= told + 1, "told twice"
         self.skipped.append(rotten)
+        if rotten.last_offset < 0:
+            # Of rot whose end nobody knows this is the beginning; the rest of the batch is a hole to the copy, or, where the
+            # source has it whole again, begins before the copy goes on.
+            self.source.causes |= {Kind.GAP, Kind.TRUNCATION}
 
     def _change_source(self) -> None:
         source = self.source
