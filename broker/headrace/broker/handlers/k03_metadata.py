@@ -9,7 +9,9 @@ that refresh a large topic cost one encoding. An answer about many topics is mad
 wait for all of it.
 
 A broker that no controller has told of any broker yet lets clients wait for that word: an answer without brokers would
-leave librdkafka, which has no other broker to ask then, without a controller until its next periodic refresh.
+leave librdkafka, which has no other broker to ask then, without a controller until its next periodic refresh. A topic
+that is in ZooKeeper, and of which no controller has told this broker yet, has no leader here, but is not unknown: for
+those librdkafka gives up what it has to publish.
 
 Deviations: a topic with neither name nor id gets UNKNOWN_TOPIC_ID, where Kafka fails the whole request.
 """
@@ -285,6 +287,8 @@ def _topic(
     if not is_legal_name(name):
         return _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, name, ZERO_UUID)
     partitions = metadata.topics(name)
+    if metadata.is_expected(name):
+        return _refusal(ErrorCode.LEADER_NOT_AVAILABLE, name, ZERO_UUID)
     if partitions is None and broker.configurations.is_mirrored(name):
         return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
     if partitions is None:

@@ -97,6 +97,10 @@ class Metadata(Protocol):
 
     def partition(self, topic: str, partition: int) -> PartitionMetadata | None: ...
 
+    def is_expected(self, topic: str) -> bool:
+        """Whether the topic is there, and the controller has yet to tell of it."""
+        ...
+
     def topic_id(self, name: str) -> UUID:
         """The zero UUID when the topic is unknown or has none."""
         ...

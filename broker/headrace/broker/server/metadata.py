@@ -8,7 +8,7 @@ ZooKeeper: what a broker tells its clients is what the controller said last, als
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from uuid import UUID
 
@@ -29,6 +29,7 @@ class MetadataCache:
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._topic_names: dict[UUID, str] = {}
+        self._expected: set[str] = set()
         self._callbacks: list[Callable[[], None]] = []
 
     @property
@@ -51,6 +52,10 @@ class MetadataCache:
     def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
         """One partition, or None when it is unknown."""
         return self._topics.get(topic, {}).get(partition)
+
+    def is_expected(self, topic: str) -> bool:
+        """Whether the topic is there, and the controller has yet to tell of it."""
+        return topic in self._expected
 
     def topic_id(self, name: str) -> UUID:
         """The topic's id; the zero UUID when the topic is unknown or has none."""
@@ -85,6 +90,11 @@ class MetadataCache:
         self._remove_topic(topic)
         self._changed()
 
+    def expect(self, topics: Collection[str]) -> None:
+        """These topics are there, of some of which the controller may have yet to tell."""
+        self._expected = {topic for topic in topics if topic not in self._topics}
+        self._changed()
+
     def set_cluster_id(self, cluster_id: str) -> None:
         """Say which cluster this is; known once ZooKeeper answered."""
         self.cluster_id = cluster_id
@@ -92,6 +102,7 @@ class MetadataCache:
 
     def _update_partition(self, told: ToldPartition) -> None:
         topic, topic_id = told.topic, told.topic_id
+        self._expected.discard(topic)
         if told.metadata.leader == LEADER_DURING_DELETE:
             self._remove_partition(topic, told.partition)
             return

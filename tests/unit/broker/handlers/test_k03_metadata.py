@@ -33,6 +33,10 @@ class FakeMetadata:
         )
         self.brokers = {1: Broker(broker_id=1, epoch=1, endpoints=endpoints)}
         self.led: dict[str, int] = {"pageviews": 1}
+        self.expected: set[str] = set()
+
+    def is_expected(self, topic: str) -> bool:
+        return topic in self.expected
 
     def topic_names(self) -> list[str]:
         return sorted(self.led)
@@ -140,6 +144,16 @@ def test_others_have_the_loop_between_topics_that_are_looked_up(broker: Any) -> 
 def test_without_auto_creation_an_unknown_topic_stays_unknown(broker: Any) -> None:
     broker.config.topics.auto_create_topics_enable = False
     assert ask(broker, "new")["topics"][0]["error_code"] == 3
+    assert broker.created == []
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+def test_a_topic_that_the_controller_has_yet_to_tell_of_is_not_unknown(broker: Any, may_create: bool) -> None:
+    broker.config.topics.auto_create_topics_enable = may_create
+    broker.topics.error_on_demand = lambda name: ErrorCode.INVALID_REPLICATION_FACTOR
+    broker.metadata.expected = {"orders", "dc-east.orders"}
+    codes = [topic["error_code"] for topic in ask(broker, "orders", "dc-east.orders")["topics"]]
+    assert codes == [5, 5]
     assert broker.created == []
 
 

@@ -44,3 +44,16 @@ def test_a_topic_that_is_forgotten_is_gone_and_watchers_hear_of_it() -> None:
     cache.forget("t")
     assert (cache.topics("t"), cache.topic_names(), cache.topic_name(OLD)) == (None, [], None)
     assert len(changes) == 1
+
+
+def test_a_topic_that_is_there_is_expected_until_the_controller_tells_of_it() -> None:
+    cache = MetadataCache()
+    tell(cache, UUID(int=1), 0)
+    cache.expect(["t", "later"])
+    assert [cache.is_expected(topic) for topic in ("t", "later", "nowhere")] == [False, True, False]
+    cache.expect(["t"])
+    assert not cache.is_expected("later")
+    fresh = MetadataCache()
+    fresh.expect(["t"])
+    tell(fresh, UUID(int=1), 0)
+    assert not fresh.is_expected("t")

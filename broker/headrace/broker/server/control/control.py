@@ -182,8 +182,8 @@ class Control:
         """This broker is registered in a session, for the first time or again."""
         assert self._partitions is not None, "obey before registering"
         self._partitions.broker_epoch = self._membership.broker_epoch
+        await self._compare_topics()
         if self._office is not None:
-            await self._forget_deleted_topics()
             self._office.registered()
 
     async def take_leave(self) -> None:
@@ -217,13 +217,16 @@ class Control:
             await partitions.leave_what_moved_away(request.partitions)
         return {"error_code": error}
 
-    async def _forget_deleted_topics(self) -> None:
-        """No controller tells this broker again of what was deleted while it was away, nor of deletions that
-        end before it hears of the registration.
+    async def _compare_topics(self) -> None:
+        """Forget topics that are gone, and expect to be told of all others.
+
+        No controller tells this broker again of what was deleted while it was away, nor of deletions that
+        end before it hears of the registration. A new one tells of its topics one after another.
         """
         shown = {name: self._metadata.topic_id(name) for name in self._metadata.topic_names()}
         doomed = set(await self._zookeeper.children(paths.DELETE_TOPICS))
         present = set(await self._zookeeper.children(paths.TOPICS))
+        self._metadata.expect(present - doomed)
         for name in shown.keys() - (present - doomed):
             if self._metadata.topic_id(name) == shown[name]:
                 self._metadata.forget(name)

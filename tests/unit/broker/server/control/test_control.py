@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from virtual_time import LoopClock, VirtualLoop
@@ -20,6 +21,7 @@ from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.zk import paths
 
 
 def test_what_fails_on_a_broker_is_answered_to_the_controller() -> None:
@@ -80,3 +82,23 @@ def test_a_stopping_broker_asks_again_only_for_what_a_live_broker_could_lead(
     with VirtualLoop() as loop:
         loop.run_until_complete(script())
     assert controller.asked == asked
+
+
+def test_a_broker_that_starts_expects_the_topics_that_zookeeper_has() -> None:
+    """A new controller tells of its topics one after another; what is being deleted is never told of."""
+    names = {paths.TOPICS: ["going", "orders"], paths.DELETE_TOPICS: ["going"]}
+
+    async def children(path: str) -> list[str]:
+        return names[path]
+
+    async def script() -> None:
+        config, _ = BrokerConfig.from_properties({"zookeeper.connect": "nowhere"})
+        cluster = Cluster(config, LoopClock(loop), metadata, Tasks())
+        cluster.control._zookeeper = cast(Any, SimpleNamespace(children=children))
+        cluster.control.obey(cast(Any, SimpleNamespace(broker_epoch=-1)))
+        await cluster.control.registered()
+
+    metadata = MetadataCache()
+    with VirtualLoop() as loop:
+        loop.run_until_complete(script())
+    assert [metadata.is_expected(name) for name in ("orders", "going")] == [True, False]
