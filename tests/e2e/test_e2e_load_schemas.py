@@ -195,6 +195,51 @@ def test_a_field_of_several_types_is_a_struct_that_grows_by_members(
     assert answer(tmp_path, "SELECT count(*) FROM warehouse.dead_letter") == [(0,)]
 
 
+def with_what(kind: Any) -> dict[str, Any]:
+    return {**EVENT, "fields": [*EVENT["fields"], {"name": "what", "type": kind}]}
+
+
+def test_a_field_that_becomes_one_of_several_types_keeps_its_column(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-several.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    alone, several = with_what("string"), with_what(["null", "string", "long"])
+    values = [framed(2, several, {**event(n), "what": what}) for n, what in enumerate(("b", 5, None))]
+    with schemas_served({1: alone, 2: several}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        publish_values(broker.bootstrap, topic, [framed(1, alone, {**event(9), "what": "a"})])
+        settle_down(loader)
+        publish_values(broker.bootstrap, topic, values)
+        assert settle_down(loader).lag == 0
+    rows = answer(tmp_path, "SELECT _offset, what FROM warehouse.pageviews ORDER BY 1")
+    assert rows == [(0, "a"), (1, "b"), (3, None)]
+    ((offset, reason),) = answer(tmp_path, "SELECT _offset, _reason FROM warehouse.dead_letter")
+    assert (offset, reason) == (
+        2,
+        "schema 2: field what is a value of long, but the table's column is string: "
+        "rename the column, and the field gets its own",
+    )
+
+
+@pytest.mark.parametrize("newest", [None, 2])
+def test_a_type_alone_goes_to_its_member_and_the_newest_schema_says_whether_it_is_one(
+    broker: DevCluster, tmp_path: Path, newest: int | None
+) -> None:
+    topic = f"dc-alone{newest or 0}.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    alone, several = with_what("string"), with_what(["null", "string", "long"])
+    text, number = framed(1, alone, {**event(0), "what": "a"}), framed(2, several, {**event(1), "what": 5})
+    with schemas_served({1: alone, 2: several}, newest=newest) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        for value in (text, number) if newest else (number, text):
+            publish_values(broker.bootstrap, topic, [value])
+            settle_down(loader)
+    rows = answer(tmp_path, "SELECT what.string, what.long FROM warehouse.pageviews ORDER BY header.sequence")
+    assert rows == [("a", None), (None, 5)]
+    assert answer(tmp_path, "SELECT count(*) FROM warehouse.dead_letter") == [(0,)]
+
+
 def test_old_events_get_the_newest_schemas_default_whichever_come_first(
     broker: DevCluster, tmp_path: Path
 ) -> None:

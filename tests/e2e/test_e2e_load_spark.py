@@ -212,6 +212,31 @@ def test_a_time_that_python_lacks_is_told_by_a_dataframe_and_loaded_and_answered
     assert answer[2]["header"]["time"] == "2023-11-14T22:13:20+00:00"
 
 
+def test_a_dataframe_places_a_field_of_several_types_as_a_table_does(
+    broker: DevCluster, session: Any
+) -> None:
+    from headrace.load.datasource import HeadraceDataSource
+
+    topic = "dc-what.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    session.dataSource.register(HeadraceDataSource)
+    alone, several = (
+        {**EVENT, "fields": [*EVENT["fields"], {"name": "what", "type": kind}]}
+        for kind in ("string", ["null", "string", "long"])
+    )
+    text, number = framed(1, alone, {**event(0), "what": "a"}), framed(2, several, {**event(1), "what": 5})
+    for latest, newest, expected in (
+        (None, number, [("a", None), (None, 5)]),
+        (2, text, [("a", None), (None, 5), ("a", None)]),
+    ):
+        publish_ends(broker.bootstrap, topic, [text] if latest is None else [])
+        publish_ends(broker.bootstrap, topic, [newest])
+        with schemas_served({1: alone, 2: several}, newest=latest) as url:
+            reader = session.read.format("headrace").options(bootstrap=broker.bootstrap, topics=topic)
+            rows = reader.option("registry", url).load().orderBy("_offset").collect()
+        assert [(row.what.string, row.what.long) for row in rows] == expected
+
+
 def publish_ends(bootstrap: str, topic: str, values: Sequence[bytes | None]) -> None:
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     for partition, value in enumerate(values):

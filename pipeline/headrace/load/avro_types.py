@@ -23,13 +23,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.load.column_types import table_type
 from headrace.load.names import new_names, renamed_defaults, renamed_type
+from headrace.load.placement import MEMBER, TYPE, Convert, is_union, place
 
 NESTING_MAX: Final = 32
+NOTHING_AHEAD: Final = pa.schema([])
 TYPES_MAX: Final = 5_000
 """Bounds a schema whose records use one another in ways that double at each level."""
-MEMBER: Final = {b"avro": b"member"}
-"""Marks the physical fields that are a union's members."""
 PRIMITIVES: Final = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -48,12 +49,6 @@ LOGICAL: Final = {
     ("long", "local-timestamp-millis"): pa.timestamp("ms"),
     ("long", "local-timestamp-micros"): pa.timestamp("us"),
 }
-TABLE_TYPES: Final = {
-    pa.time32("ms"): pa.time64("us"),
-    pa.timestamp("ms", "UTC"): pa.timestamp("us", "UTC"),
-    pa.timestamp("ms"): pa.timestamp("us"),
-}
-"""What Iceberg (format 2) stores instead: it knows microseconds only."""
 
 
 class UnsupportedSchemaError(Exception):
@@ -82,7 +77,9 @@ class WriterSchema:
     mapped: Mapped
     defaults: Mapping[str, pa.Array] = field(default_factory=dict)
     written: WriterSchema | None = None
-    """The schema as it is registered, where this one has a table's names."""
+    """The schema as it is registered, where this one has a table's names and places."""
+    convert: Convert | None = None
+    """What brings decoded rows to their columns' places, where these differ."""
 
     @cached_property
     def natural(self) -> pa.Schema:
@@ -102,15 +99,37 @@ class WriterSchema:
         """True when pyruhvro reads it: it panics on bytes, fixed and decimal, and unions need to be told from records."""
         return not _is_slow(self.mapped.physical)
 
-    def named(self, columns: pa.Schema) -> WriterSchema:
-        """Return the schema with its fields called as the columns of a table that has these of events (see `names`)."""
-        written = self.written or self
-        names = new_names(written.mapped.natural, pa.struct(list(columns)))
+    @cached_property
+    def unions(self) -> pa.Schema:
+        """The columns of the fields that have several types."""
+        several = [part.name for part in _fields(self.mapped.natural) if is_union(part.type)]
+        return pa.schema([self.table_fields.field(name) for name in several])
+
+    def named(self, columns: pa.Schema, ahead: pa.Schema = NOTHING_AHEAD) -> WriterSchema:
+        """Return the schema with its fields called and placed as the columns of a table that has these of events.
+
+        See `names` and `placement`.
+
+        Args:
+            ahead: columns that the table is going to get, which say where a field goes that has none yet.
+        """
+        written, present = self.written or self, pa.struct(list(columns))
+        coming = [item for item in ahead if item.name not in columns.names]
+        placed = written._placed(pa.struct([*columns, *coming]))
+        names = new_names(placed.mapped.natural, present)
         if not names:
-            return written
-        mapped = replace(written.mapped, natural=renamed_type(written.mapped.natural, names))
-        defaults = renamed_defaults(written.defaults, names)
-        return replace(written, mapped=mapped, defaults=defaults, written=written)
+            return placed
+        mapped = replace(placed.mapped, natural=renamed_type(placed.mapped.natural, names))
+        defaults = renamed_defaults(placed.defaults, names)
+        return replace(placed, mapped=mapped, defaults=defaults, written=written)
+
+    def _placed(self, present: pa.DataType) -> WriterSchema:
+        placement = place(self.mapped.natural, present)
+        whole = placement.whole
+        if whole.convert is None:
+            return self
+        mapped, defaults = replace(self.mapped, natural=whole.kind), placement.defaults(self.defaults)
+        return replace(self, mapped=mapped, defaults=defaults, written=self, convert=whole.convert)
 
 
 def writer_schema(schema_id: int, avro: Any) -> WriterSchema:
@@ -124,36 +143,6 @@ def writer_schema(schema_id: int, avro: Any) -> WriterSchema:
     mapper = _Mapper()
     mapped = mapper.map(avro, "", "")
     return WriterSchema(schema_id, mapped, mapper.defaults)
-
-
-def table_type(natural: pa.DataType) -> pa.DataType:
-    """Return the type that an Iceberg table stores for a value, nested types included, all parts optional."""
-    if pa.types.is_struct(natural):
-        return pa.struct([pa.field(part.name, table_type(part.type)) for part in _fields(natural)])
-    if pa.types.is_list(natural):
-        return pa.list_(table_type(natural.value_type))
-    if pa.types.is_map(natural):
-        return pa.map_(natural.key_type, table_type(natural.item_type))
-    return TABLE_TYPES.get(natural, natural)
-
-
-def is_wider(wanted: pa.DataType, present: pa.DataType) -> bool:
-    """True when a table column has to be promoted for the wanted type (Iceberg: int to long, float to double, more digits)."""
-    if pa.types.is_decimal(wanted) and pa.types.is_decimal(present):
-        return bool(wanted.scale == present.scale and wanted.precision > present.precision)
-    return (present, wanted) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
-
-
-def is_storable(wanted: pa.DataType, present: pa.DataType) -> bool:
-    """True when a value of the wanted type fits a column of the present type as it is (Avro's promotions, fewer digits)."""
-    if pa.types.is_decimal(wanted) and pa.types.is_decimal(present):
-        return bool(wanted.scale == present.scale and wanted.precision <= present.precision)
-    wider: dict[pa.DataType, tuple[pa.DataType, ...]] = {
-        pa.int32(): (pa.int64(), pa.float64()),
-        pa.float32(): (pa.float64(),),
-        pa.string(): (pa.binary(),),
-    }
-    return wanted == present or present in wider.get(wanted, ())
 
 
 class _Mapper:
@@ -224,6 +213,7 @@ class _Mapper:
         self._open.append(full)
         plain_name = self._name()
         parts: list[tuple[str, Mapped]] = []
+        natural: list[pa.Field] = []
         for item in avro["fields"]:
             inside = f"{path}.{item['name']}" if path else str(item["name"])
             mapped = self.map(item["type"], inner, inside)
@@ -231,6 +221,7 @@ class _Mapper:
                 self._written[inside] = item["default"]
                 self.defaults[inside] = _default(mapped, inside, self._written)
             parts.append((str(item["name"]), mapped))
+            natural.append(_alone(str(item["name"]), mapped, item["type"], inner))
         self._open.pop()
         return Mapped(
             {
@@ -239,7 +230,7 @@ class _Mapper:
                 "fields": [{"name": name, "type": part.plain} for name, part in parts],
             },
             pa.struct([pa.field(name, part.physical) for name, part in parts]),
-            pa.struct([pa.field(name, part.natural) for name, part in parts]),
+            pa.struct(natural),
             sum(part.size_min for _, part in parts),
         )
 
@@ -264,12 +255,14 @@ class _Mapper:
                 f"{path}: an array of items without bytes could claim any number of them"
             )
         plain = {"type": "array", "items": item.plain}
-        return Mapped(plain, pa.list_(item.physical), pa.list_(item.natural), 1)
+        natural = pa.list_(_alone("item", item, avro["items"], namespace))
+        return Mapped(plain, pa.list_(item.physical), natural, 1)
 
     def _map(self, avro: Mapping[str, Any], namespace: str, path: str) -> Mapped:
         value = self.map(avro["values"], namespace, f"{path}{{}}")
         plain = {"type": "map", "values": value.plain}
-        return Mapped(plain, pa.map_(pa.string(), value.physical), pa.map_(pa.string(), value.natural), 1)
+        natural = pa.map_(pa.string(), _alone("value", value, avro["values"], namespace))
+        return Mapped(plain, pa.map_(pa.string(), value.physical), natural, 1)
 
     def _union(self, branches: list[Any], namespace: str, path: str) -> Mapped:
         types = [branch for branch in branches if not _is_null(branch)]
@@ -305,7 +298,7 @@ class _Mapper:
         return Mapped(
             plain,
             pa.struct([pa.field(name, part.physical, metadata=MEMBER) for name, part in members]),
-            pa.struct([pa.field(name, part.natural) for name, part in members]),
+            pa.struct([pa.field(name, part.natural, metadata=MEMBER) for name, part in members]),
             1,
         )
 
@@ -333,6 +326,23 @@ def _type_name(branch: Any, namespace: str) -> str:
     name = branch.get("name", branch["type"])
     inside = branch.get("namespace", namespace) if "name" in branch and "." not in name else ""
     return ".".join(filter(None, (inside, name)))
+
+
+def _alone(name: str, mapped: Mapped, avro: Any, namespace: str) -> pa.Field:
+    """Return a field that knows what its type is called, unless it has several."""
+    if is_union(mapped.natural):
+        return pa.field(name, mapped.natural)
+    return pa.field(name, mapped.natural, metadata={TYPE: _type_name(_one_type(avro), namespace).encode()})
+
+
+def _one_type(avro: Any) -> Any:
+    """Return the one type that a type which says it in several steps is."""
+    while not isinstance(avro, str):
+        inside = next(each for each in avro if not _is_null(each)) if isinstance(avro, list) else avro["type"]
+        if isinstance(inside, str) and isinstance(avro, dict):
+            return avro
+        avro = inside
+    return avro
 
 
 def _primitive(avro: Mapping[str, Any], kind: str) -> Mapped:
@@ -373,7 +383,7 @@ def _python_value(value: Any, physical: pa.DataType, path: str, written: Mapping
     """Turn an Avro default in JSON into what Arrow takes (bytes are written as ISO-8859-1 text)."""
     if value is None:
         return None
-    if _is_union(physical):
+    if is_union(physical):
         # A union's default is one of its first type.
         first = physical.field(0)
         return {first.name: _python_value(value, first.type, f"{path}.{first.name}", written)}
@@ -404,13 +414,9 @@ def _fields(struct: pa.DataType) -> Iterator[pa.Field]:
     return (struct.field(index) for index in range(struct.num_fields))
 
 
-def _is_union(physical: pa.DataType) -> bool:
-    return bool(pa.types.is_struct(physical) and physical.field(0).metadata == MEMBER)
-
-
 def _is_slow(physical: pa.DataType) -> bool:
     if pa.types.is_struct(physical):
-        return _is_union(physical) or any(_is_slow(part.type) for part in _fields(physical))
+        return is_union(physical) or any(_is_slow(part.type) for part in _fields(physical))
     if pa.types.is_list(physical):
         return _is_slow(physical.value_type)
     if pa.types.is_map(physical):

@@ -36,6 +36,7 @@ from headrace.load.decode import (
     NO_SCHEMA,
     TableShape,
     decode,
+    grown,
     is_growing,
     no_frame_reason,
     schema_ids,
@@ -232,13 +233,22 @@ def _shape(
     for wanted in ranges:
         schemas = _Schemas(registry, wanted.topic)
         found += [schemas.known[each] for each in newest_schema_ids(client, wanted, schemas.is_known)]
-    fields: dict[str, pa.Field] = {}
-    defaults: dict[str, pa.Array] = {}
+    shape = TableShape(columns=pa.schema([]))
     for schema in found:
-        fitting = schema.named(pa.schema(list(fields.values())))
-        fields |= {item.name: item for item in fitting.table_fields}
-        defaults |= fitting.defaults
-    return TableShape(columns=pa.schema(list(fields.values())), defaults=defaults)
+        shape = _grown(shape, schema)
+    return shape
+
+
+def _grown(shape: TableShape, schema: WriterSchema) -> TableShape:
+    """Return a shape with a schema's columns too; of two that no column can hold both, those of the later schema."""
+    try:
+        return grown(shape, schema)
+    except UnsupportedSchemaError:
+        named = schema.named(shape.columns)
+        fields = {item.name: item for item in (*shape.columns, *named.table_fields)}
+        return TableShape(
+            columns=pa.schema(list(fields.values())), defaults={**shape.defaults, **named.defaults}
+        )
 
 
 class _Schemas:

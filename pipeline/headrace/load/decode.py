@@ -22,8 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyruhvro
 
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema, is_storable, is_wider
+from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
+from headrace.load.column_types import is_storable, is_wider
 from headrace.load.columns import Int64s, RecordColumns
+from headrace.load.placement import OtherBranchError, unfitting
 
 FRAME_SIZE: Final = 5
 NO_SCHEMA: Final = -1
@@ -90,6 +92,19 @@ def is_growing(schema: WriterSchema, shape: TableShape) -> bool:
     return missing > 0 or not schema.defaults.keys() <= shape.defaults.keys()
 
 
+def grown(shape: TableShape, schema: WriterSchema) -> TableShape:
+    """Return the shape of a table once it has what a schema's events need.
+
+    Raises:
+        UnsupportedSchemaError: a field has a type that its column can neither hold nor be promoted to.
+    """
+    named = schema.named(shape.columns)
+    if not is_growing(named, shape):
+        return shape
+    columns = pa.unify_schemas([shape.columns, named.table_fields], promote_options="permissive")
+    return TableShape(columns=columns, defaults={**named.defaults, **shape.defaults})
+
+
 def _lacks(wanted: pa.Field, present: pa.Schema | pa.DataType, path: str) -> bool:
     name = f"{path}{wanted.name}"
     index = present.get_field_index(wanted.name)
@@ -109,7 +124,7 @@ def _lacks_type(wanted: pa.DataType, present: pa.DataType, name: str) -> bool:
     if is_wider(wanted, present):
         return True
     if not is_storable(wanted, present):
-        raise UnsupportedSchemaError(f"field {name} is {wanted}, but the table's column is {present}")
+        raise UnsupportedSchemaError(unfitting(name, str(wanted), present))
     return False
 
 
@@ -124,21 +139,38 @@ def _decode_span(
 ) -> None:
     """Decode all values at once; when that fails, halve until the bad ones stand alone."""
     try:
-        parts.append(conform(_read(values, schema), schema, shape))
-        kept.extend(range(base, base + len(values)))
+        rows, places, unfit = _conformed(_read(values, schema), schema, shape)
+        parts.append(rows)
+        kept.extend((base + places).tolist())
+        bad |= {base + place: _reason(schema, why) for place, why in unfit.items()}
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     except BaseException as error:  # pyruhvro's PanicException is no Exception
         if len(values) == 1:
-            bad[base] = f"schema {schema.schema_id}: {_sentence(error)}"[:REASON_SIZE_MAX]
+            bad[base] = _reason(schema, f"{type(error).__name__}: {error}".rstrip(": "))
             return
         half = len(values) // 2
         _decode_span(values[:half], base, schema, shape, parts, kept, bad)
         _decode_span(values[half:], base + half, schema, shape, parts, kept, bad)
 
 
-def _sentence(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")
+def _reason(schema: WriterSchema, why: str) -> str:
+    return f"schema {schema.schema_id}: {why}"[:REASON_SIZE_MAX]
+
+
+def _conformed(
+    rows: pa.StructArray, schema: WriterSchema, shape: TableShape
+) -> tuple[pa.Table, Int64s, dict[int, str]]:
+    """Conform rows; return them with their places, and by its place why a row has a value that its column cannot hold."""
+    places, unfit = np.arange(len(rows)), dict[int, str]()
+    while True:
+        try:
+            return conform(rows, schema, shape), places, unfit
+        except OtherBranchError as error:
+            unfit |= dict.fromkeys(places[error.places].tolist(), str(error))
+            rest = np.ones(len(rows), dtype=bool)
+            rest[error.places] = False
+            rows, places = rows.filter(pa.array(rest)), places[rest]
 
 
 def _read(values: Sequence[bytes], schema: WriterSchema) -> pa.StructArray:
@@ -171,6 +203,8 @@ def conform(rows: pa.StructArray, schema: WriterSchema, shape: TableShape) -> pa
     fields cannot occur (see `decode`).
     """
     natural = schema.mapped.natural
+    if schema.convert is not None:
+        rows = schema.convert(rows)
     columns = [
         _child(rows, natural, column, column.name, shape.defaults, len(rows)) for column in shape.columns
     ]

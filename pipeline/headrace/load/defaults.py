@@ -12,7 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.load.avro_types import is_storable
+from headrace.load.column_types import is_storable
 from headrace.load.names import parts
 
 DEFAULTS_PROPERTY: Final = "headrace.defaults"

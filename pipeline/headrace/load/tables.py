@@ -36,7 +36,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType
 
 import headrace.load.pyiceberg_mends  # noqa: F401
-from headrace.load.avro_types import WriterSchema
+from headrace.load.avro_types import NOTHING_AHEAD, WriterSchema
 from headrace.load.decode import TableShape
 from headrace.load.defaults import as_properties, fitting, read_defaults
 from headrace.load.headers import HEADERS_TYPE
@@ -376,14 +376,17 @@ def in_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=columns)
 
 
-def evolve(table: Table, schema: WriterSchema) -> None:
+def evolve(table: Table, schema: WriterSchema, ahead: pa.Schema = NOTHING_AHEAD) -> None:
     """Add the schema's new fields as optional columns, promote widened ones, remember the new fields' defaults.
+
+    Args:
+        ahead: columns that the table is going to get (see `WriterSchema.named`).
 
     Raises:
         CommitFailedException: somebody else changed the table meanwhile; load it again.
     """
     shape = shape_of(table)
-    named = schema.named(shape.columns)
+    named = schema.named(shape.columns, ahead)
     with table.transaction() as transaction:
         with transaction.update_schema() as update:
             update.union_by_name(named.table_fields)

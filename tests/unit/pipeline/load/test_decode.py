@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import io
 import json
 import uuid
 from typing import Any
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+from avro_kit import encoded, field, mapped, record, shape_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema, writer_schema
+from headrace.load.avro_types import UnsupportedSchemaError, writer_schema
 from headrace.load.columns import RecordColumns
 from headrace.load.decode import (
     NO_SCHEMA,
@@ -41,32 +40,6 @@ ITEM = {
 }
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
 NOW = datetime.datetime(2026, 1, 31, 23, 59, 50, 5000, tzinfo=datetime.UTC)
-
-
-def record(*fields: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "record", "name": "Event", "namespace": "test", "fields": list(fields)}
-
-
-def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
-    return {"name": name, "type": kind, **more}
-
-
-def encoded(schema: dict[str, Any], rows: list[dict[str, Any]]) -> list[bytes]:
-    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
-    values = []
-    for row in rows:
-        sink = io.BytesIO()
-        fastavro.schemaless_writer(sink, parsed, row)
-        values.append(sink.getvalue())
-    return values
-
-
-def mapped(schema: dict[str, Any], schema_id: int = 7) -> WriterSchema:
-    return writer_schema(schema_id, json.loads(json.dumps(schema)))
-
-
-def shape_of(schema: WriterSchema) -> TableShape:
-    return TableShape(columns=schema.table_fields, defaults=schema.defaults)
 
 
 def decoded_alone(schema: dict[str, Any], rows: list[dict[str, Any]]) -> Decoded:

@@ -124,6 +124,28 @@ def test_a_table_grows_for_letters_as_for_records(catalog: Catalog, run: Run) ->
     assert [row["zone"] for row in rows(catalog)] == ["eu", "us", "eu"]
 
 
+@pytest.mark.parametrize(
+    ("former", "kind", "what", "kept"),
+    [
+        (["string", "long"], "string", "a", {"string": "a", "long": None}),
+        ("string", ["string", "long"], "a", "a"),
+        ("string", ["string", "long"], 5, None),
+    ],
+)
+def test_letters_of_a_field_of_several_types_become_rows(
+    catalog: Catalog, run: Run, former: Any, kind: Any, what: Any, kept: Any
+) -> None:
+    before, after = (
+        {**EVENT, "fields": [*EVENT["fields"], {"name": "what", "type": each}]} for each in (former, kind)
+    )
+    tables.evolve(tables.ensure_table(catalog, "pageviews"), writer_schema(1, before))
+    bury(catalog, run, 1, [letter(0, framed(2, after, {**event(0), "what": what}))])
+    for is_dry in (True, False):
+        found = redriven(catalog, Registry(s2=after), is_dry=is_dry)[SOURCE]
+        assert (found.rows.total(), found.stay.total()) == ((0, 1) if kept is None else (1, 0))
+    assert [row["what"] for row in rows(catalog)] == ([] if kept is None else [kept])
+
+
 def test_a_schema_that_no_column_can_hold_is_a_reason(catalog: Catalog, run: Run) -> None:
     bury(catalog, run, 1, [letter(0, view(0, 1))])
     redriven(catalog, Registry(s1=EVENT))
@@ -131,7 +153,7 @@ def test_a_schema_that_no_column_can_hold_is_a_reason(catalog: Catalog, run: Run
     bury(catalog, run, 2, [letter(1, framed(2, changed, {**event(1), "path": 5}))])
     for is_dry in (True, False):
         (reason,) = redriven(catalog, Registry(s2=changed), is_dry=is_dry)[SOURCE].stay
-        assert reason == "schema 2: field path is int64, but the table's column is string"
+        assert reason.startswith("schema 2: field path is int64, but the table's column is string: rename")
 
 
 def test_what_is_not_whole_in_its_letter_stays(catalog: Catalog, run: Run) -> None:
