@@ -7,11 +7,15 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import confluent_kafka
 import pytest
+from commands import headrace
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster, eventually
 from registry_process import RegistryProcess
@@ -19,6 +23,7 @@ from registry_process import RegistryProcess
 from headrace.broker.client.bootstrap import Bootstrap
 from headrace.events.registry_address import RegistryAddress
 from headrace.load import query, tables, task
+from headrace.load.datasource import HeadraceReader
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.log_client import LogClient
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry
@@ -238,6 +243,56 @@ def test_a_type_alone_goes_to_its_member_and_the_newest_schema_says_whether_it_i
     rows = answer(tmp_path, "SELECT what.string, what.long FROM warehouse.pageviews ORDER BY header.sequence")
     assert rows == [("a", None), (None, 5)]
     assert answer(tmp_path, "SELECT count(*) FROM warehouse.dead_letter") == [(0,)]
+
+
+PAGE = {"type": "record", "name": "web.Page", "fields": [{"name": "path", "type": "string"}]}
+OPENED = {
+    "type": "record",
+    "name": "web.Opened",
+    "fields": [{"name": "page", "type": "web.Page"}, {"name": "place", "type": "int"}],
+}
+
+
+def register_union(client: SchemaRegistryClient, topic: str) -> None:
+    """Register a topic's schema as Confluent recommends it: a union of references to the schemas of its events."""
+    page = SchemaReference("web.Page", "page", 1)
+    opened = SchemaReference("web.Opened", "opened", 1)
+    client.register_schema("page", Schema(json.dumps(PAGE), "AVRO"))
+    client.register_schema("opened", Schema(json.dumps(OPENED), "AVRO", [page]))
+    union = Schema(json.dumps(["web.Page", "web.Opened"]), "AVRO", [page, opened])
+    client.register_schema(f"{topic}-value", union)
+
+
+def test_events_of_a_union_of_references_have_the_rows_of_their_own_schemas(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-union.events"
+    create_topic(broker.bootstrap, topic, 1)
+    registry = RegistryProcess(tmp_path / "log", broker.bootstrap)
+    try:
+        client = SchemaRegistryClient({"url": registry.url})
+        register_union(client, topic)
+        serializer = AvroSerializer(client, conf={"auto.register.schemas": False, "use.latest.version": True})
+        context = SerializationContext(topic, MessageField.VALUE)
+        events: list[Any] = [{"path": "/"}, {"page": {"path": "/a"}, "place": 7}, {"path": "/b"}]
+        values = [cast(bytes, serializer(event, context)) for event in events]
+        publish_values(broker.bootstrap, topic, [*values, values[0][:5] + b"\x7f"])
+        loader = loader_of(broker.bootstrap, registry.url, tmp_path, topic)
+        assert settle_down(loader).lag == 0
+        told = ["--bootstrap", broker.bootstrap, "--registry", registry.url, "--max", "3"]
+        consumed = headrace("consume", topic, *told)
+        reader = HeadraceReader(Bootstrap(broker.bootstrap), topic, RegistryAddress(registry.url))
+        (partition,) = reader.partitions()
+        frame = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+    finally:
+        registry.end()
+    rows = answer(tmp_path, "SELECT _offset, path, page.path, place FROM warehouse.events ORDER BY 1")
+    assert rows == [(0, "/", None, None), (1, None, "/a", 7), (2, "/b", None, None)]
+    ((offset, reason),) = answer(tmp_path, "SELECT _offset, _reason FROM warehouse.dead_letter")
+    assert (offset, reason.partition(": ")[2]) == (3, "the value has no branch of the union")
+    assert [json.loads(line) for line in consumed.stdout.splitlines()] == events
+    found = sorted((row["_offset"], row["path"], row["place"], row["_error"] is None) for row in frame)
+    assert found == [(0, "/", None, True), (1, None, 7, True), (2, "/b", None, True), (3, None, None, False)]
 
 
 def test_old_events_get_the_newest_schemas_default_whichever_come_first(

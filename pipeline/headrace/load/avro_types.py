@@ -1,9 +1,9 @@
 """What an Avro schema is as a table: Arrow types, defaults, and which decoder may read it.
 
 Owns the mapping of Avro to Arrow (and so to Iceberg). Every event column is optional in the table, since a later
-schema may drop it. A union of several types is a struct with a member for each, of which one is set. A schema that a table
-cannot hold (recursion, empty records) raises `UnsupportedSchemaError` with a sentence. Must not know records, registries
-or files.
+schema may drop it. A field of several types is a struct with a member for each, of which one is set. An event of a union of
+records is one of the record that it has, as if this were its schema. A schema that a table cannot hold (recursion, empty
+records) raises `UnsupportedSchemaError` with a sentence. Must not know records, registries or files.
 
 Decoders get a *plain* schema: logical types but `decimal` are removed, so that they see longs, ints and strings,
 and the Arrow casts give the meaning back (pyruhvro panics on the logical types it does not know). A member of a union is
@@ -81,6 +81,10 @@ class WriterSchema:
     convert: Convert | None = None
     """What brings decoded rows to their columns' places, where these differ."""
 
+    @property
+    def records(self) -> tuple[WriterSchema, ...]:
+        return (self,)
+
     @cached_property
     def natural(self) -> pa.Schema:
         return pa.schema(list(_fields(self.mapped.natural)))
@@ -132,27 +136,89 @@ class WriterSchema:
         return replace(self, mapped=mapped, defaults=defaults, written=self, convert=whole.convert)
 
 
+@dataclass(frozen=True)
+class WriterUnion:
+    """A registered union of records, each ready to decode with, or why it is not."""
+
+    schema_id: int
+    branches: tuple[WriterSchema | UnsupportedSchemaError, ...]
+
+    @property
+    def records(self) -> tuple[WriterSchema, ...]:
+        return tuple(branch for branch in self.branches if isinstance(branch, WriterSchema))
+
+    @property
+    def unions(self) -> pa.Schema:
+        found = {item.name: item for record in reversed(self.records) for item in record.unions}
+        return pa.schema(list(found.values()))
+
+    def named(self, columns: pa.Schema, ahead: pa.Schema = NOTHING_AHEAD) -> WriterUnion:
+        """Return the union with its records' fields called and placed as a table's columns."""
+        branches = (
+            branch.named(columns, ahead) if isinstance(branch, WriterSchema) else branch
+            for branch in self.branches
+        )
+        return WriterUnion(self.schema_id, tuple(branches))
+
+
+EventSchema = WriterSchema | WriterUnion
+
+
 def writer_schema(schema_id: int, avro: Any) -> WriterSchema:
-    """Map a parsed Avro schema (JSON) with all named types defined in it.
+    """Map a parsed Avro record (JSON) with all named types defined in it.
 
     Raises:
         UnsupportedSchemaError
     """
-    if not isinstance(avro, dict) or avro.get("type") != "record":
-        raise UnsupportedSchemaError("an event's schema is an Avro record, this one is not")
-    mapper = _Mapper()
-    mapped = mapper.map(avro, "", "")
+    return _record_schema(schema_id, avro, {})
+
+
+def event_schema(schema_id: int, avro: Any) -> EventSchema:
+    """Map a record, or a union of records.
+
+    Raises:
+        UnsupportedSchemaError
+    """
+    if not isinstance(avro, list):
+        return writer_schema(schema_id, avro)
+    named: dict[str, Any] = {}
+    union = WriterUnion(schema_id, tuple(_branch(schema_id, branch, named) for branch in avro))
+    if not union.records:
+        raise UnsupportedSchemaError(
+            "no branch of the schema is a record with a table: "
+            + "; ".join(str(branch) for branch in union.branches)
+        )
+    return union
+
+
+def _branch(schema_id: int, avro: Any, named: dict[str, Any]) -> WriterSchema | UnsupportedSchemaError:
+    try:
+        return _record_schema(schema_id, avro, named)
+    except UnsupportedSchemaError as error:
+        return error
+
+
+def _record_schema(schema_id: int, avro: Any, named: dict[str, Any]) -> WriterSchema:
+    """Map a record; `named` has the types that were defined before it, and gets its own."""
+    mapper = _Mapper(named)
+    mapped = None if avro == "null" else mapper.map(avro, "", "")
+    if mapped is None or not pa.types.is_struct(mapped.natural) or is_union(mapped.natural):
+        raise UnsupportedSchemaError(f"an event's schema is an Avro record, {_told(avro)} is not")
     return WriterSchema(schema_id, mapped, mapper.defaults)
+
+
+def _told(avro: Any) -> str:
+    return avro if isinstance(avro, str) else str(avro.get("name", avro["type"]))
 
 
 class _Mapper:
     """Walks one schema; named types are remembered as they are defined."""
 
-    def __init__(self) -> None:
+    def __init__(self, named: dict[str, Any]) -> None:
         self.defaults: dict[str, pa.Array] = {}
         self._written: dict[str, Any] = {}
         """The defaults as the schema has them, in JSON."""
-        self._named: dict[str, Any] = {}
+        self._named = named
         self._open: list[str] = []
         self._count = 0
 

@@ -29,7 +29,7 @@ from headrace.broker.client.bootstrap import Bootstrap
 from headrace.broker.client.security import ClientSecurity
 from headrace.broker.client.settings_file import client_settings
 from headrace.events.registry_address import RegistryAddress
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
+from headrace.load.avro_types import EventSchema, UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import RecordColumns
 from headrace.load.decode import (
     FRAME_SIZE,
@@ -229,10 +229,11 @@ def _shape(
     found: list[WriterSchema] = []
     for topic in topics:
         latest = registry.latest(topic)
-        found += [] if latest is None else [latest]
+        found += [] if latest is None else latest.records
     for wanted in ranges:
         schemas = _Schemas(registry, wanted.topic)
-        found += [schemas.known[each] for each in newest_schema_ids(client, wanted, schemas.is_known)]
+        for each in newest_schema_ids(client, wanted, schemas.is_known):
+            found += schemas.known[each].records
     shape = TableShape(columns=pa.schema([]))
     for schema in found:
         shape = _grown(shape, schema)
@@ -257,7 +258,7 @@ class _Schemas:
     def __init__(self, registry: SchemaRegistry, topic: str) -> None:
         self._registry = registry
         self._topic = topic
-        self.known: dict[int, WriterSchema] = {}
+        self.known: dict[int, EventSchema] = {}
 
     def is_known(self, schema_id: int) -> bool:
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyruhvro
 
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
+from headrace.load.avro_types import EventSchema, UnsupportedSchemaError, WriterSchema, WriterUnion
 from headrace.load.column_types import is_storable, is_wider
 from headrace.load.columns import Int64s, RecordColumns
 from headrace.load.placement import OtherBranchError, unfitting
@@ -30,6 +31,8 @@ from headrace.load.placement import OtherBranchError, unfitting
 FRAME_SIZE: Final = 5
 NO_SCHEMA: Final = -1
 REASON_SIZE_MAX: Final = 500
+BRANCH_SIZE_MAX: Final = 5
+"""Bytes of an Avro int."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +72,13 @@ def no_frame_reason(value: bytes | None) -> str:
     return f"the value begins with byte {value[0]}, a schema registry's frame begins with 0"
 
 
-def decode(values: Sequence[bytes], schema: WriterSchema, shape: TableShape) -> Decoded:
+def decode(values: Sequence[bytes], schema: EventSchema, shape: TableShape) -> Decoded:
     """Decode values (without their frame) that were written with one schema.
 
     The caller has named the schema's fields as the table does, and made sure that it has a column for each (`is_growing`).
     """
+    if isinstance(schema, WriterUnion):
+        return _decode_union(values, schema, shape)
     bad: dict[int, str] = {}
     parts: list[pa.Table] = []
     kept: list[int] = []
@@ -82,22 +87,90 @@ def decode(values: Sequence[bytes], schema: WriterSchema, shape: TableShape) -> 
     return Decoded(rows, np.array(kept, dtype=np.int64), bad)
 
 
-def is_growing(schema: WriterSchema, shape: TableShape) -> bool:
+def _decode_union(values: Sequence[bytes], union: WriterUnion, shape: TableShape) -> Decoded:
+    """Decode each value as its branch's record would be, and put the rows in the order of their values."""
+    starts = [_union_branch(value) for value in values]
+    tables, kept, bad = [shape.columns.empty_table()], [np.arange(0)], dict[int, str]()
+    for number in dict.fromkeys(branch for branch, _ in starts):
+        chosen = [index for index, (branch, _) in enumerate(starts) if branch == number]
+        record = _record_of(union, number, shape)
+        if isinstance(record, str):
+            bad |= dict.fromkeys(chosen, f"schema {union.schema_id}: {record}"[:REASON_SIZE_MAX])
+            continue
+        found = decode([values[index][starts[index][1] :] for index in chosen], record, shape)
+        tables.append(found.rows)
+        kept.append(np.array(chosen)[found.kept])
+        bad |= {chosen[index]: why for index, why in found.bad.items()}
+    places = np.concatenate(kept)
+    order = np.argsort(places)
+    return Decoded(pa.concat_tables(tables).take(pa.array(order)), places[order], bad)
+
+
+def _record_of(union: WriterUnion, number: int, shape: TableShape) -> WriterSchema | str:
+    """Return a branch's schema, or why its values have no rows."""
+    if not 0 <= number < len(union.branches):
+        return "the value has no branch of the union"
+    branch = union.branches[number]
+    if not isinstance(branch, WriterSchema):
+        return str(branch)
+    try:
+        is_growing(branch, shape)
+    except UnsupportedSchemaError as error:
+        return str(error)
+    return branch
+
+
+def _union_branch(value: bytes) -> tuple[int, int]:
+    """Return the number of a value's branch, and where its record begins; -1 where there is none."""
+    number = 0
+    for size, byte in enumerate(value[:BRANCH_SIZE_MAX]):
+        number |= (byte & 0x7F) << 7 * size
+        if byte < 0x80:
+            return number >> 1 if number % 2 == 0 else -1, size + 1
+    return -1, 0
+
+
+def is_growing(schema: EventSchema, shape: TableShape) -> bool:
     """True when the table must evolve before this schema's events fit, or to know the defaults of its fields.
 
     Raises:
-        UnsupportedSchemaError: a field has a type that its column can neither hold nor be promoted to.
+        UnsupportedSchemaError: a field of each record that the schema has is of a type that its column can neither hold nor
+            be promoted to.
     """
+    if isinstance(schema, WriterSchema):
+        return _is_record_growing(schema, shape)
+    found, errors = list[bool](), list[UnsupportedSchemaError]()
+    for record in schema.records:
+        try:
+            found.append(_is_record_growing(record, shape))
+        except UnsupportedSchemaError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return any(found)
+
+
+def _is_record_growing(schema: WriterSchema, shape: TableShape) -> bool:
     missing = sum(_lacks(item, shape.columns, "") for item in schema.table_fields)
     return missing > 0 or not schema.defaults.keys() <= shape.defaults.keys()
 
 
-def grown(shape: TableShape, schema: WriterSchema) -> TableShape:
+def grown(shape: TableShape, schema: EventSchema) -> TableShape:
     """Return the shape of a table once it has what a schema's events need.
 
     Raises:
-        UnsupportedSchemaError: a field has a type that its column can neither hold nor be promoted to.
+        UnsupportedSchemaError: as `is_growing`.
     """
+    if isinstance(schema, WriterSchema):
+        return _grown_by_record(shape, schema)
+    is_growing(schema.named(shape.columns), shape)
+    for record in schema.records:
+        with suppress(UnsupportedSchemaError):
+            shape = _grown_by_record(shape, record)
+    return shape
+
+
+def _grown_by_record(shape: TableShape, schema: WriterSchema) -> TableShape:
     named = schema.named(shape.columns)
     if not is_growing(named, shape):
         return shape

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from headrace.load import tables
-from headrace.load.avro_types import NOTHING_AHEAD, UnsupportedSchemaError, WriterSchema
+from headrace.load.avro_types import NOTHING_AHEAD, EventSchema, UnsupportedSchemaError
 from headrace.load.decode import is_growing
 from headrace.load.registry import SchemaRegistry
 
@@ -26,14 +28,16 @@ def grow(catalog: Catalog, name: str, registry: SchemaRegistry, topic: str, sche
     wanted, newest = registry.schema(topic, schema_id), registry.latest(topic)
     table = tables.ensure_table(catalog, name)
     ahead = NOTHING_AHEAD if newest is None else newest.named(tables.shape_of(table).columns).unions
-    tables.evolve(table, wanted, ahead)
-    _grow_ahead(catalog, name, newest)
+    _evolve(table, wanted, ahead)
+    if newest is not None:
+        # Before older events are loaded, so that these get its defaults.
+        _evolve(tables.ensure_table(catalog, name), newest, NOTHING_AHEAD)
 
 
-def _grow_ahead(catalog: Catalog, name: str, newest: WriterSchema | None) -> None:
-    """Give the table the newest schema's fields before older events are loaded, so that these get its defaults."""
-    table = tables.ensure_table(catalog, name)
-    shape = tables.shape_of(table)
-    with suppress(UnsupportedSchemaError):
-        if newest is not None and is_growing(newest.named(shape.columns), shape):
-            tables.evolve(table, newest)
+def _evolve(table: Table, schema: EventSchema, ahead: pa.Schema) -> None:
+    """Give a table the columns of each of a schema's records whose fields it can hold."""
+    for record in schema.records:
+        shape = tables.shape_of(table)
+        with suppress(UnsupportedSchemaError):
+            if is_growing(record.named(shape.columns, ahead), shape):
+                tables.evolve(table, record, ahead)

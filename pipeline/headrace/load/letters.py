@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, read_header
-from headrace.load.avro_types import WriterSchema
+from headrace.load.avro_types import EventSchema
 from headrace.load.decode import FRAME_SIZE, NO_SCHEMA, TableShape, decode, no_frame_reason
 from headrace.load.headers import BAD_HEADERS
 from headrace.load.names import DATACENTER, HEADERS, KEY, LIFE, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
@@ -28,7 +28,7 @@ COLUMN_OF_LETTER: Final = {
 """Which column of a letter a table's own column is."""
 _LOOKED_AT: Final = (OFFSET, LAST_OFFSET, REASON, "value")
 
-Schemas = Mapping[int, WriterSchema | str]
+Schemas = Mapping[int, EventSchema | str]
 """By id: a schema with its fields called as the table's columns, or why it is of no use."""
 
 

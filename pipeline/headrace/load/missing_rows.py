@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import history
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
-from headrace.load.decode import TableShape, is_growing
+from headrace.load.avro_types import EventSchema, UnsupportedSchemaError
+from headrace.load.decode import TableShape, grown, is_growing
 from headrace.load.letters import Decoded, LetterPlace, Schemas, decode_letters, places
 from headrace.load.names import (
     DATACENTER,
@@ -57,20 +57,19 @@ def look_at(table: Table, source: Source, letters: pa.Table, ids: list[int], ask
     """Decode letters, and find which of the rows the table's snapshot lacks."""
     columns, fitting = arrow_schema(table), dict(asked)
     for schema_id, schema in asked.items():
-        if isinstance(schema, WriterSchema):
+        if not isinstance(schema, str):
             fitting[schema_id], columns = _fitting(schema, table, columns)
     decoded = decode_letters(letters, ids, fitting, _shape(table, columns), columns)
     return _found(decoded, places(letters), _present(table, source, letters), _Reached(table, source.name))
 
 
-def _fitting(schema: WriterSchema, table: Table, columns: pa.Schema) -> tuple[WriterSchema | str, pa.Schema]:
+def _fitting(schema: EventSchema, table: Table, columns: pa.Schema) -> tuple[EventSchema | str, pa.Schema]:
     """Return a schema with its fields called as the columns, and the columns with what they lack where the redrive is dry."""
     shape = _shape(table, columns)
     try:
-        fitting = schema.named(shape.columns)
-        if is_growing(fitting, shape):
-            columns = pa.unify_schemas([columns, fitting.table_fields], promote_options="permissive")
-        return fitting, columns
+        wider = grown(shape, schema)
+        columns = pa.unify_schemas([columns, wider.columns], promote_options="permissive")
+        return schema.named(wider.columns), columns
     except UnsupportedSchemaError as error:
         return f"schema {schema.schema_id}: {error}", columns
 
@@ -125,7 +124,7 @@ def _present(table: Table, source: Source, letters: pa.Table) -> set[LetterPlace
     return set(places(scan.to_arrow(), partition))
 
 
-def grows(schema: WriterSchema, shape: TableShape) -> bool:
+def grows(schema: EventSchema, shape: TableShape) -> bool:
     """Return whether a schema has what a table of this shape lacks, and can have."""
     with suppress(UnsupportedSchemaError):
         return is_growing(schema.named(shape.columns), shape)

@@ -25,7 +25,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import FileScanTask, Table
 
 from headrace.load import commit, history
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
+from headrace.load.avro_types import EventSchema, UnsupportedSchemaError
 from headrace.load.decode import NO_SCHEMA
 from headrace.load.growth import grow
 from headrace.load.leftovers import Run
@@ -240,7 +240,7 @@ class _Redrive:
             f"came, so redrive once more: {reason}"
         )
 
-    def _schema(self, topic: str, schema_id: int) -> WriterSchema | str:
+    def _schema(self, topic: str, schema_id: int) -> EventSchema | str:
         try:
             return self._registry.schema(topic, schema_id)
         except UnsupportedSchemaError as error:
@@ -253,7 +253,7 @@ class _Redrive:
         name = table_of_topic(source.name)
         table = load_table(self._catalog, name)
         for schema_id, schema in asked.items() if not self._is_dry else ():
-            if isinstance(schema, WriterSchema) and grows(schema, shape_of(table)):
+            if not isinstance(schema, str) and grows(schema, shape_of(table)):
                 grow(self._catalog, name, self._registry, source.name, schema_id)
                 table = load_table(self._catalog, name)
         return table

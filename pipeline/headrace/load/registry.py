@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from headrace.events.registry_address import RegistryAddress
 from headrace.events.registry_client import NoAnswerError, RegistryClient, StatusError
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema, writer_schema
+from headrace.load.avro_types import EventSchema, UnsupportedSchemaError, event_schema
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaReference
@@ -50,10 +50,10 @@ class SchemaRegistry:
 
     def __init__(self, address: RegistryAddress, *, timeout_seconds: float = 5.0) -> None:
         self._clients = [RegistryClient(each, timeout_seconds=timeout_seconds) for each in address.each()]
-        self._known: dict[tuple[str, int], WriterSchema | UnsupportedSchemaError] = {}
+        self._known: dict[tuple[str, int], EventSchema | UnsupportedSchemaError] = {}
         self._unknown_since: dict[tuple[str, int], float] = {}
 
-    def schema(self, topic: str, schema_id: int) -> WriterSchema:
+    def schema(self, topic: str, schema_id: int) -> EventSchema:
         """Return the schema that this id means in a topic.
 
         Raises:
@@ -66,7 +66,7 @@ class SchemaRegistry:
             raise found
         return found
 
-    def _load(self, topic: str, schema_id: int) -> WriterSchema | UnsupportedSchemaError:
+    def _load(self, topic: str, schema_id: int) -> EventSchema | UnsupportedSchemaError:
         asked = self._unknown_since.get((topic, schema_id), -1e9)
         if schema_id > LAST_ID or time.monotonic() - asked < UNKNOWN_AGAIN_AFTER_SECONDS:
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
@@ -86,7 +86,7 @@ class SchemaRegistry:
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
         return self._writer_schema(schema_id, answer)
 
-    def latest(self, topic: str) -> WriterSchema | None:
+    def latest(self, topic: str) -> EventSchema | None:
         """Return the latest version of a topic's subject; None without one, or when no table can hold it.
 
         Raises:
@@ -100,11 +100,11 @@ class SchemaRegistry:
             return None
         return None if isinstance(found, UnsupportedSchemaError) else found
 
-    def _writer_schema(self, schema_id: int, answer: Schema) -> WriterSchema | UnsupportedSchemaError:
+    def _writer_schema(self, schema_id: int, answer: Schema) -> EventSchema | UnsupportedSchemaError:
         if answer.schema_type != "AVRO":
             return UnsupportedSchemaError(f"schema {schema_id} is {answer.schema_type}, the load reads Avro")
         try:
-            return writer_schema(schema_id, self._whole(answer))
+            return event_schema(schema_id, self._whole(answer))
         except UnsupportedSchemaError as error:
             return error
         except (ValueError, KeyError, TypeError, AttributeError) as error:

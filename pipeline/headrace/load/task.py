@@ -23,7 +23,7 @@ from headrace.broker.errors import KafkaError
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events import registry_client
 from headrace.events.registry_address import RegistryAddress
-from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
+from headrace.load.avro_types import EventSchema, UnsupportedSchemaError
 from headrace.load.columns import Int64s, RecordColumns
 from headrace.load.decode import (
     FRAME_SIZE,
@@ -158,7 +158,7 @@ class _Reader:
         self._dead = dead
         self._datacenter, self._topic = split_topic(wanted.topic)
         self._registry = _registry(assignment.registry, os.getpid())
-        self._schemas: dict[int, WriterSchema] = {}
+        self._schemas: dict[int, EventSchema] = {}
         self._progress = _Progress(next_offset=wanted.first_offset, fence=wanted.fence)
 
     def read(self) -> RangeResult:
@@ -225,7 +225,7 @@ class _Reader:
             is_over = (self._wanted.topic, schema_id) in self._assignment.given_up
             return ("unfit" if is_over else "unknown"), str(error)
 
-    def _schema(self, schema_id: int) -> WriterSchema:
+    def _schema(self, schema_id: int) -> EventSchema:
         """Return a schema with its fields called as the table's columns."""
         if schema_id not in self._schemas:
             found = self._registry.schema(self._wanted.topic, schema_id)

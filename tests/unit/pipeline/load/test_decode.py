@@ -15,13 +15,14 @@ from avro_kit import encoded, field, mapped, record, shape_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.load.avro_types import UnsupportedSchemaError, writer_schema
+from headrace.load.avro_types import UnsupportedSchemaError, event_schema, writer_schema
 from headrace.load.columns import RecordColumns
 from headrace.load.decode import (
     NO_SCHEMA,
     Decoded,
     TableShape,
     decode,
+    grown,
     is_growing,
     no_frame_reason,
     schema_ids,
@@ -336,6 +337,52 @@ def test_a_union_grows_by_members_and_a_type_alone_does_not_become_one() -> None
     assert rows == [{"string": None, "long": 3, "Click": None}]
     with pytest.raises(UnsupportedSchemaError, match="field u is struct"):
         is_growing(narrow, shape_of(mapped(record(field("u", "string")))))
+
+
+def test_a_value_of_a_union_of_records_has_the_row_of_its_record() -> None:
+    other = {
+        "type": "record",
+        "name": "Buy",
+        "fields": [field("price", DECIMAL), field("click", "web.Click")],
+    }
+    union = ["null", CLICK, other, "string"]
+    values = encoded(
+        union,
+        [("web.Click", {"at": 1}), ("Buy", {"price": decimal.Decimal(1), "click": {"at": 2}}), None, "a"],
+    )
+    writer = event_schema(7, json.loads(json.dumps(union)))
+    shape = grown(TableShape(columns=pa.schema([])), writer)
+    assert not is_growing(writer.named(shape.columns), shape)
+    found = decode([*values[::-1], b"", b"\x7f", b"\x08"], writer, shape)
+    assert found.rows.to_pylist() == [
+        {"at": 7, "price": decimal.Decimal(1), "click": {"at": 2}},
+        {"at": 1, "price": None, "click": None},
+    ]
+    assert found.kept.tolist() == [2, 3]
+    assert found.bad == {
+        0: "schema 7: an event's schema is an Avro record, string is not",
+        1: "schema 7: an event's schema is an Avro record, null is not",
+        4: "schema 7: the value has no branch of the union",
+        5: "schema 7: the value has no branch of the union",
+        6: "schema 7: the value has no branch of the union",
+    }
+
+
+def test_a_record_of_a_union_that_no_column_holds_costs_its_own_values() -> None:
+    retyped = {"type": "record", "name": "Buy", "fields": [field("at", "string")]}
+    writer = event_schema(7, [CLICK, retyped])
+    shape = shape_of(mapped(CLICK))
+    assert not is_growing(writer, shape)
+    found = decode(encoded([CLICK, retyped], [("Buy", {"at": "x"}), ("web.Click", {"at": 1})]), writer, shape)
+    assert found.rows.to_pylist() == [{"at": 1}]
+    assert "field at is string, but the table's column is int32" in found.bad[0]
+    with pytest.raises(UnsupportedSchemaError, match="field at is"):
+        is_growing(event_schema(7, [retyped]), shape)
+
+
+def test_a_union_without_a_record_is_refused() -> None:
+    with pytest.raises(UnsupportedSchemaError, match=r"no branch .* string is not"):
+        event_schema(7, ["null", "string"])
 
 
 def records_of(values: list[bytes | None]) -> RecordColumns:

@@ -22,7 +22,7 @@ from headrace.audit.windows import Stream, depth
 from headrace.broker.wire.batches import HEADER_SIZE
 from headrace.load import commit, expiry, leftovers, missing_rows, redrive, tables
 from headrace.load import redrive_command as command
-from headrace.load.avro_types import WriterSchema, writer_schema
+from headrace.load.avro_types import EventSchema, event_schema, writer_schema
 from headrace.load.headers import BAD_HEADERS
 from headrace.load.leftovers import Run
 from headrace.load.missing_rows import Source
@@ -56,14 +56,14 @@ class Registry:
         self.newest = newest
         self.is_away = False
 
-    def schema(self, _: str, schema_id: int) -> WriterSchema:
+    def schema(self, _: str, schema_id: int) -> EventSchema:
         if self.is_away:
             raise RegistryUnreachableError("no registry answers")
         if schema_id not in self.schemas:
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
-        return writer_schema(schema_id, self.schemas[schema_id])
+        return event_schema(schema_id, self.schemas[schema_id])
 
-    def latest(self, topic: str) -> WriterSchema | None:
+    def latest(self, topic: str) -> EventSchema | None:
         return None if self.newest is None else self.schema(topic, self.newest)
 
 
@@ -154,6 +154,17 @@ def test_a_schema_that_no_column_can_hold_is_a_reason(catalog: Catalog, run: Run
     for is_dry in (True, False):
         (reason,) = redriven(catalog, Registry(s2=changed), is_dry=is_dry)[SOURCE].stay
         assert reason.startswith("schema 2: field path is int64, but the table's column is string: rename")
+
+
+def test_letters_of_a_union_of_records_become_rows(catalog: Catalog, run: Run) -> None:
+    click = {"type": "record", "name": "Click", "fields": [{"name": "at", "type": "int"}]}
+    union: Any = [EVENT, click, "string"]
+    values: list[Any] = [event(0), ("Click", {"at": 5}), "a"]
+    bury(catalog, run, 3, [letter(at, framed(2, union, value)) for at, value in enumerate(values)])
+    for is_dry in (True, False):
+        found = redriven(catalog, Registry(s2=union), is_dry=is_dry)[SOURCE]
+        assert (found.rows.total(), found.stay.total()) == (2, 1)
+    assert [(row["path"], row["at"]) for row in rows(catalog)] == [("/", None), (None, 5)]
 
 
 def test_what_is_not_whole_in_its_letter_stays(catalog: Catalog, run: Run) -> None:

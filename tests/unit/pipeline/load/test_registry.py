@@ -31,7 +31,7 @@ def test_the_first_registry_that_answers_is_believed() -> None:
         found = SchemaRegistry(RegistryAddress(f"http://127.0.0.1:1, {away.url}/,{there.url}")).schema(
             "orders", 5
         )
-        assert found.natural.names == ["n"]
+        assert found.records[0].natural.names == ["n"]
     assert [path for _, path, _ in there.asked] == ["/schemas/ids/5?subject=orders-value"]
     assert len(away.asked) == 1
 
@@ -139,7 +139,7 @@ def test_schemas_are_found_with_their_references() -> None:
     }
     with scripted_registry(answers) as registry:
         schemas = SchemaRegistry(RegistryAddress(registry.url))
-        fields = schemas.schema("dc-east.orders", 5).natural
+        fields = schemas.schema("dc-east.orders", 5).records[0].natural
         assert str(fields.field("one").type) == "struct<n: int32>"
         assert str(fields.field("more").type) == "list<item: struct<n: int32>>"
         with pytest.raises(UnknownSchemaError):
