@@ -82,6 +82,7 @@ class FilterModule:
             "headrace_released_kinds": upgrading.released_kinds,
             "headrace_restore_problems": draining.restore_problems,
             "headrace_scrape_targets": scrape_targets,
+            "headrace_service_datacenters": addresses.service_datacenters,
             "headrace_services": addresses.services,
             "headrace_silent": draining.silent,
             "headrace_turn_order": rolling.turn_order,

@@ -143,6 +143,15 @@ def machine_services(machine: str, hostvars: HostVars, groups: Groups) -> list[s
     return [name for host in hosts for name in services(host, hostvars, groups)]
 
 
+def service_datacenters(machine: str, hostvars: HostVars, groups: Groups) -> dict[str, str]:
+    """The datacenter of each service that the inventory has on a machine, by the service's name."""
+    return {
+        name: str(hostvars[host]["headrace_datacenter"])
+        for host in machine_hosts(machine, hostvars, groups)
+        for name in services(host, hostvars, groups)
+    }
+
+
 def machine_of(host: str, hostvars: HostVars) -> str:
     """The machine that a host is: itself, unless `headrace_machine` names another."""
     return str(hostvars[host].get("headrace_machine", host))

@@ -16,6 +16,7 @@ from typing import Any
 from ansible.module_utils import headrace_machines as machines
 from ansible.module_utils import headrace_marks as marks
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.headrace_definitions import rolled_out_problem
 from ansible.module_utils.headrace_managers import kept, orphan_sentence, outlived_problem
 
 DOCUMENTATION = r"""
@@ -41,6 +42,9 @@ options:
   hosts: {description: The inventory's hosts that are this machine., type: list, elements: str, default: []}
   config_dir: {description: Where marks of drained hosts are., type: path, required: true}
   services: {description: The services that the inventory has on the machine., type: list, elements: str, default: []}
+  datacenters: {description: "The datacenter of each of these services, by name.", type: dict, default: {}}
+  definitions: {description: "The path of a service's definition, with {} for its name.", type: str, required: true}
+  data_dir: {description: The folder that has a folder for the data of each service., type: path, required: true}
   manager: {description: Who keeps the processes., type: str, required: true, choices: [supervisor, systemd]}
   socket: {description: Path of supervisor's socket., type: path}
 author: The headrace contributors
@@ -50,6 +54,9 @@ EXAMPLES = r"""
 - name: Check the machine
   headrace_machine:
     executables: [java]
+    config_dir: /etc/headrace
+    data_dir: /var/lib/headrace
+    definitions: /etc/systemd/system/{}.service
     manager: systemd
     listeners:
       - {service: broker, address: 10.0.1.10, port: 9092}
@@ -118,6 +125,10 @@ def problems(arguments: dict[str, Any], running: dict[str, int], drained: Collec
     found = programs(arguments) + room(arguments)
     outlived = outlived_problem(path) if arguments["manager"] == "supervisor" else None
     found.append(outlived)
+    found += [
+        rolled_out_problem(name, arguments["definitions"].format(name), datacenter, arguments["data_dir"])
+        for name, datacenter in arguments["datacenters"].items()
+    ]
     for listener in arguments["listeners"]:
         # What runs on without its supervisord holds its ports, too.
         if outlived or listener["host"] in drained:
@@ -154,6 +165,9 @@ def argument_spec() -> dict[str, Any]:
         "hosts": {"type": "list", "elements": "str", "default": []},
         "config_dir": {"type": "path", "required": True},
         "services": {"type": "list", "elements": "str", "default": []},
+        "datacenters": {"type": "dict", "default": {}},
+        "definitions": {"type": "str", "required": True},
+        "data_dir": {"type": "path", "required": True},
         "manager": {"type": "str", "required": True, "choices": ["supervisor", "systemd"]},
         "socket": {"type": "path"},
     }

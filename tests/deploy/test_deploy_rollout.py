@@ -647,6 +647,17 @@ def test_services_of_a_host_that_the_inventory_has_no_more_are_named(
     assert [sentence for sentence in sentences if sentence not in said] == []
 
 
+def test_data_are_not_left_behind_in_another_folder(rolled_out: Any, tmp_path: Path) -> None:
+    before = processes(rolled_out.root)
+    elsewhere = ("-e", f"headrace_data_dir={tmp_path}")
+    refused = rolled_out.play("site.yml", "--limit", "machine:dc-east-broker-1", *elsewhere)
+    assert refused.returncode != 0
+    data = rolled_out.root / "data"
+    assert f"has its data in {data}/dc-east-broker-1, and headrace_data_dir is {tmp_path}" in refused.stdout
+    assert processes(rolled_out.root) == before
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_preflight_of_all_hosts_names_none_as_left(rolled_out: Any) -> None:
     unlimited = rolled_out.play("preflight.yml")
     assert unlimited.returncode == 0, unlimited.stdout[-4000:]

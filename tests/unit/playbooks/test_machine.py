@@ -28,6 +28,7 @@ NOTHING: dict[str, Any] = {
     "needs": {},
     "clock": False,
     "hosts": ["east-1"],
+    "datacenters": {},
     "manager": "supervisor",
     "socket": None,
 }
