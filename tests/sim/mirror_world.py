@@ -275,7 +275,7 @@ class Judged:
             self._judge_begin(known)
         elif place != end:
             is_cleaned = self.source.is_compacted and self.state.resumed_at != end
-            passed = range(end, place if is_cleaned else header.base_offset)
+            passed = self._held(end, place) if is_cleaned else range(end, header.base_offset)
             assert self._is_told(passed, {Kind.LOSS}), "skipped in silence"
             is_next = header.base_offset == place or self.source.is_compacted
             assert is_next or self.state.resumed_at == end or last is None, (
@@ -291,6 +291,11 @@ class Judged:
             assert (last.key, known.key) in self.source.followed, f"{known.key} never followed {last.key}"
             assert self.source.is_compacted or header.base_offset == end, f"a gap before {known.key}"
         self.copied.append(known)
+
+    def _held(self, begin: int, end: int) -> list[int]:
+        """The offsets from `begin` up to `end` that compaction left at the source."""
+        batches = self.source.batches
+        return [o for o in range(begin, end) if any(b.base_offset <= o < b.next_offset for b in batches)]
 
     def _judge_begin(self, first: Batch) -> None:
         """The first batch of a copy that was told to begin at the source's end, unless the topic was created again since."""
