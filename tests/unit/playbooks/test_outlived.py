@@ -90,6 +90,7 @@ def test_what_runs_on_is_named_once_and_nothing_is_started_beside_it(abandoned: 
         "needs": {},
         "clock": False,
         "packages": False,
+        "datacenters": {},
     }
     taken = {"service": "broker-1", "host": "east-1", "address": "192.0.2.1", "port": 9092}
     arguments = {**nothing, "manager": "supervisor", "socket": abandoned["socket"], "listeners": [taken]}
