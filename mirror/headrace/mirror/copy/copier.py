@@ -345,11 +345,14 @@ class Copier:
             raise CorruptMessageError(
                 f"the source's batch at offset {self.next_offset} claims to be longer than what the source sends of it"
             )
-        course = self._course()
+        course, rot = self._course(), None
         for place in found:
             step = course.of_batch(records, place, run[-1].header.next_offset if run else None)
             if step is Step.PASS:
+                rot = place.header if course.is_rot_behind(records, place) else rot
                 continue
+            if step is Step.FOLLOW and rot is not None and not run:
+                self._tell_rest(course.rest_of(rot, records, place), now_ms)
             if step is Step.JUMP:
                 self._tell_jump(course.jumped(place.header), now_ms)
             elif step is not Step.FOLLOW:
@@ -371,6 +374,11 @@ class Copier:
         if passed is not None:
             reason = "resumed: the source has no messages at these offsets"
             self._notes.write(self.state, self._finding(Kind.LOSS, passed, reason, now_ms))
+
+    def _tell_rest(self, left: Offsets | None, now_ms: int) -> None:
+        if left is not None:
+            reason = "these offsets were of the rotten batch that was skipped on order, or of nothing"
+            self._notes.write(self.state, self._finding(Kind.LOSS, left, reason, now_ms))
 
     def _depart(self, departure: Step | Stop | Refusal, now_ms: int) -> None:
         if isinstance(departure, Stop):

@@ -587,6 +587,23 @@ def test_a_rotten_header_is_not_believed_against_the_batch_behind_it(
     assert told(script) == [(Kind.ROT, *offsets)]
 
 
+@pytest.mark.parametrize(
+    ("following", "left"),
+    [(batch(8, 9), [(Kind.LOSS, 5, 7)]), (batch(5, 9), []), (rotten(8, 9), [(Kind.ROT, 8, 9)])],
+)
+def test_what_a_skip_leaves_of_rot_in_a_compacted_topic_is_told(
+    following: bytes, left: list[tuple[Kind, int, int]]
+) -> None:
+    liar = bytearray(rotten(3, 5))
+    liar[23:27] = (40).to_bytes(4, "big")
+    script = Script(is_compacted=True)
+    script.copying(batch(0, 2), bytes(liar))
+    script.copier.skip(skip_order(script, 4), 1000)
+    before = told(script)
+    script.fetch(bytes(liar), following)
+    assert told(script)[len(before) :] == left
+
+
 def test_a_copied_batch_that_rots_later_stops_nothing_whatever_it_claims() -> None:
     script = Script()
     script.copying(batch(0, 2), batch(3, 5))
