@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from uuid import UUID
 
 from random_runs import fitting
 from sessions import Message, Session, batch
@@ -182,7 +183,9 @@ def of_brokers(note: str) -> Iterator[tuple[int, Message, str]]:
     """The same of what brokers ask each other, from a controller of long ago."""
     old = {"controller_id": 7, "controller_epoch": 0, "broker_epoch": -1}
     yield 1, fetch(replica=7), "follower"
-    yield 4, {**old, "topic_states": [], "live_leaders": []}, ""
+    for replicas, odd in ((replicas_of_controller(), "of partitions"), ({"topic_states": []}, "")):
+        yield 4, {**old, **replicas, "live_leaders": []}, odd
+    yield 5, {**old, **stopped_replicas()}, "of partitions"
     yield 5, {**old, "topic_states": []}, ""
     yield 6, {**old, "topic_states": [], "live_brokers": []}, ""
     yield 7, {"broker_id": 1, "broker_epoch": 3}, ""
@@ -196,6 +199,44 @@ def of_brokers(note: str) -> Iterator[tuple[int, Message, str]]:
     yield 27, {"markers": [{**markers, "topics": topics}]}, ""
     yield 56, {"broker_id": 7, "broker_epoch": 3, "topics": []}, ""
     yield 67, {"broker_id": 7, "broker_epoch": 3}, ""
+
+
+def replicas_of_controller() -> Message:
+    """Partitions of topics that are nowhere, as LeaderAndIsr names them in all its versions."""
+    state = {
+        "partition_index": 0,
+        "controller_epoch": 0,
+        "leader": 7,
+        "leader_epoch": 0,
+        "isr": [7],
+        "partition_epoch": 0,
+        "replicas": [7],
+        "adding_replicas": [],
+        "removing_replicas": [],
+        "is_new": False,
+        "leader_recovery_state": 0,
+    }
+    states = [state, {**state, "partition_index": 1}]
+    return {
+        "topic_states": [
+            {"topic_name": topic, "topic_id": UUID(int=number), "partition_states": states}
+            for number, topic in enumerate((MISSING, "other"), start=1)
+        ],
+        "ungrouped_partition_states": [
+            {**each, "topic_name": topic} for topic in (MISSING, "other") for each in states
+        ],
+    }
+
+
+def stopped_replicas() -> Message:
+    """One of them, as StopReplica names it in all its versions."""
+    state = {"partition_index": 0, "leader_epoch": 0, "delete_partition": False}
+    return {
+        "delete_partitions": False,
+        "topic_states": [{"topic_name": MISSING, "partition_states": [state]}],
+        "topics": [{"name": MISSING, "partition_indexes": [0]}],
+        "ungrouped_partitions": [{"topic_name": MISSING, "partition_index": 0}],
+    }
 
 
 def without_configs(answer: Message) -> Message:

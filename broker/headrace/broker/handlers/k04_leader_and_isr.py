@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.auth.operations import Operation
+from headrace.broker.errors import ClusterAuthorizationError
 from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
@@ -20,12 +21,21 @@ VERSIONS = (0, 7)
 FIRST_VERSION_BY_TOPIC_ID = 5
 
 
-def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    require_cluster(broker, call, Operation.CLUSTER_ACTION)
-    return broker.later("leader-and-isr", _answer(broker, call, LeaderAndIsr.of(request)))
+def handle(
+    broker: Services, call: Call, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    asked = LeaderAndIsr.of(request)
+    try:
+        require_cluster(broker, call, Operation.CLUSTER_ACTION)
+    except ClusterAuthorizationError as error:
+        return _fitting(call, asked.refused(error.code))
+    return broker.later("leader-and-isr", _answer(broker, call, asked))
 
 
 async def _answer(broker: Services, call: Call, request: LeaderAndIsr) -> dict[str, Any]:
-    response = await broker.control.perform(request)
+    return _fitting(call, await broker.control.perform(request))
+
+
+def _fitting(call: Call, response: dict[str, Any]) -> dict[str, Any]:
     left_out = "partition_errors" if call.header.version >= FIRST_VERSION_BY_TOPIC_ID else "topics"
     return {name: value for name, value in response.items() if name != left_out}

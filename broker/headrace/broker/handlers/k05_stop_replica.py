@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.auth.operations import Operation
+from headrace.broker.errors import ClusterAuthorizationError
 from headrace.broker.handlers.access import require_cluster
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
@@ -16,6 +17,12 @@ API = k05_stop_replica.API
 VERSIONS = (0, 4)
 
 
-def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    require_cluster(broker, call, Operation.CLUSTER_ACTION)
-    return broker.later("stop-replica", broker.control.perform(StopReplica.of(request)))
+def handle(
+    broker: Services, call: Call, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    asked = StopReplica.of(request)
+    try:
+        require_cluster(broker, call, Operation.CLUSTER_ACTION)
+    except ClusterAuthorizationError as error:
+        return asked.refused(error.code)
+    return broker.later("stop-replica", broker.control.perform(asked))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from headrace.broker.errors import UnknownServerError
+from headrace.broker.errors import ErrorCode, UnknownServerError
 from headrace.broker.replication.model import (
     RECOVERED,
     Broker,
@@ -21,6 +21,7 @@ from headrace.broker.replication.model import (
 )
 from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
@@ -102,6 +103,22 @@ class LeaderAndIsr(ControlRequest):
             ),
         )
 
+    def answer(self, codes: Iterable[ErrorCode], error: ErrorCode = ErrorCode.NONE) -> dict[str, Any]:
+        """The response of all versions: what became of each partition, in their order, and of the whole."""
+        topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
+        for told, code in zip(self.partitions, codes, strict=True):
+            answer = {"topic_name": told.topic, "partition_index": told.partition, "error_code": code}
+            topics.setdefault(told.topic, (told.topic_id, []))[1].append(answer)
+        return {
+            "error_code": error,
+            "partition_errors": [answer for _, answers in topics.values() for answer in answers],
+            "topics": [{"topic_id": id_, "partition_errors": answers} for id_, answers in topics.values()],
+        }
+
+    def refused(self, error: ErrorCode) -> dict[str, Any]:
+        """The response when none of it is done."""
+        return self.answer([error] * len(self.partitions), error)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplica(ControlRequest):
@@ -113,6 +130,22 @@ class StopReplica(ControlRequest):
     def of(cls, message: Mapping[str, Any]) -> StopReplica:
         """The request in a decoded message."""
         return cls(**_sender(message), replicas=tuple(_stops(message)))
+
+    def answer(
+        self, codes: Mapping[PartitionKey, ErrorCode], error: ErrorCode = ErrorCode.NONE
+    ) -> dict[str, Any]:
+        """The response: what became of each partition, and of the whole."""
+        return {
+            "error_code": error,
+            "partition_errors": [
+                {"topic_name": topic, "partition_index": partition, "error_code": code}
+                for (topic, partition), code in codes.items()
+            ],
+        }
+
+    def refused(self, error: ErrorCode) -> dict[str, Any]:
+        """The response when none of it is done."""
+        return self.answer({(told.topic, told.partition): error for told in self.replicas}, error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +177,10 @@ class UpdateMetadata(ControlRequest):
                 for topic, topic_id, state in _states(message)
             ),
         )
+
+    def refused(self, error: ErrorCode) -> dict[str, Any]:
+        """The response when none of it is done."""
+        return {"error_code": error}
 
 
 _BY_KEY: dict[int, type[LeaderAndIsr | StopReplica | UpdateMetadata]] = {

@@ -185,12 +185,13 @@ def stopped_partitions(response: Mapping[str, Any]) -> frozenset[PartitionKey]:
 def answered_replicas(command: SendLeaderAndIsr, response: Mapping[str, Any]) -> ReplicasAnswered:
     """Which replicas a LeaderAndIsr response says are in failed data directories, and which were taken.
 
+    A response with an error of its own says nothing of them.
     Those are also the ones that the broker knows in this leader epoch already: it took them when the request came before.
     """
     topics = {word.topic_id: word.topic for word in command.partitions}
     codes = {
         (topics[topic["topic_id"]], partition["partition_index"]): partition["error_code"]
-        for topic in response.get("topics") or ()
+        for topic in (() if response["error_code"] else response.get("topics") or ())
         if topic["topic_id"] in topics
         for partition in topic["partition_errors"]
     }

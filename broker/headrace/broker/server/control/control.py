@@ -124,7 +124,7 @@ class Control:
             async with self._turn:
                 return await self._performed(request)
         except ZooKeeperClosedError:
-            return {"error_code": ErrorCode.BROKER_NOT_AVAILABLE}
+            return request.refused(ErrorCode.BROKER_NOT_AVAILABLE)
         except Exception as error:
             logger.failure(
                 "a request of the controller failed",
@@ -132,7 +132,7 @@ class Control:
                 broker=self._membership.broker_id,
                 request=type(request).__name__,
             )
-            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
+            return request.refused(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
         """ControlledShutdown: what the broker still leads.

@@ -182,32 +182,25 @@ class Partitions:
         """Perform a LeaderAndIsr request; answers the response message once all its logs are there."""
         error = self.fenced(request)
         if error is not ErrorCode.NONE:
-            return {"error_code": error}
+            return request.refused(error)
         self.controller_epoch = request.controller_epoch
-        replicas = request.partitions
         async with self.changing:
             try:
-                await self._open_logs(replicas)
-                return await self._take_all(replicas)
+                await self._open_logs(request.partitions)
+                return request.answer(await self._take_all(request.partitions))
             finally:
                 self._replica_logs.end()
 
-    async def _take_all(self, replicas: Sequence[ToldReplica]) -> dict[str, Any]:
+    async def _take_all(self, replicas: Sequence[ToldReplica]) -> list[ErrorCode]:
         """One after the other; clients have their turn in between, for they wait for other partitions."""
-        topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
+        codes: list[ErrorCode] = []
         for count, told in enumerate(replicas):
             if count and count % TAKEN_AT_ONCE == 0:
                 self._log_changes()
                 await asyncio.sleep(0)
-            code = self._take(told)
-            answer = {"topic_name": told.topic, "partition_index": told.partition, "error_code": code}
-            topics.setdefault(told.topic, (told.topic_id, []))[1].append(answer)
+            codes.append(self._take(told))
         self._log_changes()
-        return {
-            "error_code": ErrorCode.NONE,
-            "partition_errors": [answer for _, answers in topics.values() for answer in answers],
-            "topics": [{"topic_id": id_, "partition_errors": answers} for id_, answers in topics.values()],
-        }
+        return codes
 
     async def stop_replica(self, request: StopReplica) -> dict[str, Any]:
         """Perform a StopReplica request; answers the response message once the logs are put away."""
@@ -216,14 +209,7 @@ class Partitions:
             return {"error_code": error}
         self.controller_epoch = request.controller_epoch
         async with self.changing:
-            codes = await self._stop_all(request.replicas)
-        return {
-            "error_code": ErrorCode.NONE,
-            "partition_errors": [
-                {"topic_name": topic, "partition_index": partition, "error_code": code}
-                for (topic, partition), code in codes.items()
-            ],
-        }
+            return request.answer(await self._stop_all(request.replicas))
 
     async def leave_what_moved_away(self, told: Iterable[ToldPartition]) -> None:
         """Have nothing to do any more with replicas that others have instead: a reassignment ends without a broker that has no

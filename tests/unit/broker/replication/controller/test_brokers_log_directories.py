@@ -129,7 +129,7 @@ def test_an_answer_of_a_broker_that_is_gone_changes_nothing() -> None:
     assert found.cluster.offline == {}
 
 
-def test_a_response_tells_what_is_offline_and_what_was_taken() -> None:
+def sent_leader_and_isr() -> ev.SendLeaderAndIsr:
     word = ev.PartitionWord(
         topic="t",
         topic_id=TOPIC_ID,
@@ -137,10 +137,21 @@ def test_a_response_tells_what_is_offline_and_what_was_taken() -> None:
         state=state(1, 1),
         assignment=ReplicaAssignment(replicas=(1,)),
     )
-    command = ev.SendLeaderAndIsr(broker_id=1, broker_epoch=10, partitions=(word,), leaders=())
+    return ev.SendLeaderAndIsr(broker_id=1, broker_epoch=10, partitions=(word,), leaders=())
+
+
+def test_a_response_tells_what_is_offline_and_what_was_taken() -> None:
     codes = {0: 56, 1: 0, 2: 11, 3: 6}
     errors = [{"partition_index": p, "error_code": code} for p, code in codes.items()]
     response = {"error_code": 0, "topics": [{"topic_id": TOPIC_ID, "partition_errors": errors}]}
-    assert requests.answered_replicas(command, response) == ev.ReplicasAnswered(
+    assert requests.answered_replicas(sent_leader_and_isr(), response) == ev.ReplicasAnswered(
         broker_id=1, offline=frozenset({MOVED}), online=frozenset({HELD, LONELY})
+    )
+
+
+def test_a_refused_response_tells_nothing_of_partitions() -> None:
+    errors = [{"partition_index": 0, "error_code": 11}]
+    response = {"error_code": 11, "topics": [{"topic_id": TOPIC_ID, "partition_errors": errors}]}
+    assert requests.answered_replicas(sent_leader_and_isr(), response) == ev.ReplicasAnswered(
+        broker_id=1, offline=frozenset(), online=frozenset()
     )

@@ -14,6 +14,7 @@ from headrace.broker.replication.control_requests import (
     LeaderAndIsr,
     StopReplica,
     ToldPartition,
+    ToldStop,
     UpdateMetadata,
 )
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
@@ -32,13 +33,20 @@ def test_what_fails_on_a_broker_is_answered_to_the_controller() -> None:
         sender: Any = {"controller_id": 1, "controller_epoch": 1}
         requests = (
             LeaderAndIsr(**sender, partitions=()),
-            StopReplica(**sender, replicas=()),
+            StopReplica(**sender, replicas=(ToldStop("t", 0, 0, delete=True),)),
             UpdateMetadata(**sender, brokers=(), partitions=()),
         )
         return [await cluster.control.perform(request) for request in requests]
 
     with VirtualLoop() as loop:
-        assert loop.run_until_complete(script()) == [{"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}] * 3
+        answers = loop.run_until_complete(script())
+    error = {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
+    stopped = [{"topic_name": "t", "partition_index": 0, **error}]
+    assert answers == [
+        {**error, "partition_errors": [], "topics": []},
+        {**error, "partition_errors": stopped},
+        error,
+    ]
 
 
 class AskedController:

@@ -285,7 +285,8 @@ def test_an_unknown_partition_and_one_of_another_broker_are_told_apart(
 def test_an_older_controller_is_fenced(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state(), controller_epoch=5))
     old = take(partitions, leader_and_isr(state(epoch=9), controller_epoch=4))
-    assert old == {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
+    assert old["error_code"] is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert codes(old) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert partitions.leader_of("t", 0).leader_epoch == 0
     assert (
         stop(partitions, stop_replica(controller_epoch=4))["error_code"] is ErrorCode.STALE_CONTROLLER_EPOCH
@@ -295,7 +296,8 @@ def test_an_older_controller_is_fenced(partitions: Partitions) -> None:
 def test_a_request_to_an_earlier_life_of_the_broker_is_fenced(partitions: Partitions) -> None:
     partitions.broker_epoch = 100
     response = take(partitions, leader_and_isr(state(), broker_epoch=99))
-    assert response == {"error_code": ErrorCode.STALE_BROKER_EPOCH}
+    assert response["error_code"] is ErrorCode.STALE_BROKER_EPOCH
+    assert codes(response) == [ErrorCode.STALE_BROKER_EPOCH]
     assert take(partitions, leader_and_isr(state(), broker_epoch=100))["error_code"] is ErrorCode.NONE
 
 
