@@ -218,7 +218,7 @@ def test_a_raw_message_that_is_wrong_is_not_answered(pair: SaslPair) -> None:
 
 
 def test_what_comes_before_a_log_in_closes_the_connection(pair: SaslPair) -> None:
-    """Not in the middle of one: there Apache Kafka answers with an error."""
+    """In the middle of one this goes for what does not begin it: there Apache Kafka answers with an error."""
 
     def script(session: Session) -> None:
         for key, version in ((METADATA, 1), (0, 9), (AUTHENTICATE, 2), (1, 12), (60, 0)):
@@ -230,10 +230,13 @@ def test_what_comes_before_a_log_in_closes_the_connection(pair: SaslPair) -> Non
         ask_for_versions(client, 0)
         client.ask(API_VERSIONS, 0, note="twice")
         client.close()
-        client = session.another()
-        client.ask(HANDSHAKE, 1, {"mechanism": "PLAIN"})
-        client.ask(HANDSHAKE, 1, {"mechanism": "PLAIN"}, note="in the middle")
-        client.close()
+        software = {"client_software_name": "k", "client_software_version": "1"}
+        versions = [(API_VERSIONS, version, software if version >= 3 else {}) for version in range(5)]
+        for key, version, message in ((HANDSHAKE, 1, {"mechanism": "PLAIN"}), *versions):
+            client = session.another()
+            client.ask(HANDSHAKE, 1, {"mechanism": "PLAIN"})
+            client.ask(key, version, message, note="in the middle")
+            client.close()
         client = session.another()
         client.send_frame(b"\x7f\xff\xff\xff", API_VERSIONS, 0, note="a frame that is too large")
         client.close()

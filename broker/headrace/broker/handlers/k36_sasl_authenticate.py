@@ -2,8 +2,8 @@
 
 What comes here is out of place: at a listener where nobody logs in, or of a client that has.
 
-Deviations: another request in the middle of a log-in closes the connection, where Apache Kafka answers it with an error first;
-a log-in that takes longer than 30 s is closed, where Apache Kafka waits for `connections.max.idle.ms`.
+Deviations: in the middle of a log-in a request that does not begin one closes the connection, where Apache Kafka answers it with
+an error first; a log-in that takes longer than 30 s is closed, where Apache Kafka waits for `connections.max.idle.ms`.
 """
 
 from __future__ import annotations

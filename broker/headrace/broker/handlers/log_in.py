@@ -5,8 +5,8 @@ SaslAuthenticate, or, after version 0 of the handshake, as frames of their own. 
 requests, with the same mechanism and for the same principal; after its end nothing else is served. What fails is told once and
 ends the connection.
 
-Deviations: a request of another kind in the middle of a log-in closes the connection without Kafka's answer to it, since nothing
-is read of requests whose client is not known.
+Deviations: in the middle of a log-in any request but ApiVersions and SaslHandshake closes the connection without Kafka's answer
+to it, since nothing is read of requests whose client is not known.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ from headrace.broker.wire.schema import Api
 
 HANDSHAKE, AUTHENTICATE = k17_sasl_handshake.API, k36_sasl_authenticate.API
 VERSIONS_KEY = k18_api_versions.API.key
+_BEGINNINGS: dict[int, tuple[Api, str]] = {
+    VERSIONS_KEY: (k18_api_versions.API, "api_keys"),
+    HANDSHAKE.key: (HANDSHAKE, "mechanisms"),
+}
+"""With what a log-in begins, and the list in each answer."""
 RENEWAL_INTERVAL_MS = 1000
 """Between two renewals of a session, as in Kafka."""
 # Where an answer's error code is: behind the frame's size and the correlation id.
@@ -281,10 +286,12 @@ def _check_unchanged(before: Principal, found: Authenticated) -> None:
 
 def _out_of_place(header: RequestHeader) -> Parts | None:
     """What a client is told that begins anew in the middle of a log-in."""
-    if header.key != HANDSHAKE.key or not HANDSHAKE.versions[0] <= header.version <= HANDSHAKE.versions[1]:
+    if header.key not in _BEGINNINGS:
         return None
-    answer = {"error_code": ErrorCode.ILLEGAL_SASL_STATE, "mechanisms": []}
-    return _encoded(HANDSHAKE, header, answer)
+    api, listed = _BEGINNINGS[header.key]
+    if not api.versions[0] <= header.version <= api.versions[1]:
+        return None
+    return _encoded(api, header, {"error_code": ErrorCode.ILLEGAL_SASL_STATE, listed: []})
 
 
 def _encoded(api: Api, header: RequestHeader, message: dict[str, Any]) -> Parts:

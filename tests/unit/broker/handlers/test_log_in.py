@@ -201,6 +201,14 @@ def test_a_second_handshake_in_the_middle_is_out_of_place() -> None:
     assert decoded(HANDSHAKE, 1, failure(world.handshake).answer)["error_code"] == 34
 
 
+@pytest.mark.parametrize("version", range(5))
+def test_versions_are_not_told_in_the_middle(version: int) -> None:
+    world = World()
+    world.handshake()
+    answer = decoded(VERSIONS, version, failure(world.ask, VERSIONS, version).answer)
+    assert (answer["error_code"], answer["api_keys"]) == (34, [])
+
+
 @pytest.mark.parametrize(
     "frame", [b"", b"\0", b"\0\x24", b"\0\x24\0\x02\0\0\0\x07\xff\xff", b"\x7f\xff" * 10, b"`\x82\x01"]
 )
