@@ -56,7 +56,7 @@ BAD_MESSAGES = {
     "OAUTHBEARER": (b"", b"n,,\x01\x01", b"n,,\x01auth=Bearer\x01\x01", b"n,,\x01auth=Bearer a.b.c\x01"),
 }
 EVERY_VERSION = {CREATE_TOKEN: 4, RENEW_TOKEN: 3, EXPIRE_TOKEN: 3, DESCRIBE_TOKEN: 4}
-LIFETIME_MS = 60_000
+LIFETIME_MS, RENEWED_MS = 60_000, 30_000
 
 
 @pytest.fixture(scope="module")
@@ -375,8 +375,8 @@ def test_tokens_live_and_end(pair: SaslPair, version: int) -> None:
         alice.ask(DESCRIBE_TOKEN, version, token_message(DESCRIBE_TOKEN, owners=[]))
         alice.ask(DESCRIBE_TOKEN, version, token_message(DESCRIBE_TOKEN, owners=[user("nobody")]))
         for client in (alice, bob, admin):
-            client.ask(RENEW_TOKEN, older, token_message(RENEW_TOKEN, hmac, 1000))
-            client.ask(RENEW_TOKEN, older, token_message(RENEW_TOKEN, hmac + b"x", 1000))
+            client.ask(RENEW_TOKEN, older, token_message(RENEW_TOKEN, hmac, RENEWED_MS))
+            client.ask(RENEW_TOKEN, older, token_message(RENEW_TOKEN, hmac + b"x", RENEWED_MS))
         admin.ask(EXPIRE_TOKEN, older, token_message(EXPIRE_TOKEN, hmac))
         bob.ask(EXPIRE_TOKEN, older, token_message(EXPIRE_TOKEN, hmac, 1))
         time.sleep(0.01)
