@@ -313,8 +313,9 @@ class Faults:
         if lost is not None and lost is not host and (lost.life is None or lost.broker_id not in state.isr):
             return False
         if state.isr == (host.broker_id,) and host.log.recovery_point >= self.world.end_when_alone:
-            # The last replica has what was committed on its disk (KIP-966).
-            return True
+            # The last replica has what was committed on its disk (KIP-966), once it knows that it is the last.
+            partition = None if host.life is None else host.life.partition
+            return partition is None or partition.isr == state.isr
         others = [self.world.hosts[b] for b in state.isr if b != host.broker_id]
         if not any(other.is_well and self._is_steady(other, state) for other in others):
             return False

@@ -182,12 +182,14 @@ class _Life:
 
 def committed_in(world: World, place: PartitionKey) -> list[int]:
     """The numbers of the transactions whose values count, in the order of the log, from the leader's log."""
-    (log,) = [
-        partition.log
+    led = [
+        partition
         for node in world.live()
         for partition in _led_by(node)
         if (partition.topic, partition.partition) == place
     ]
+    # Who has not heard yet that it was replaced leads in an older epoch.
+    log = max(led, key=lambda partition: partition.leader_epoch).log
     data = log.read(0, size_max=2**24, upper_offset=log.log_end_offset).read()
     opened: dict[int, list[tuple[int, int]]] = defaultdict(list)
     found: list[tuple[int, int]] = []
