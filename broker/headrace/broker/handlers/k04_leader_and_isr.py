@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.auth.operations import Operation
-from headrace.broker.errors import ClusterAuthorizationError
-from headrace.broker.handlers.access import require_cluster
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.replication.control_requests import LeaderAndIsr
@@ -25,10 +25,9 @@ def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     asked = LeaderAndIsr.of(request)
-    try:
-        require_cluster(broker, call, Operation.CLUSTER_ACTION)
-    except ClusterAuthorizationError as error:
-        return _fitting(call, asked.refused(error.code))
+    rights = access(broker, call)
+    if rights is not None and not rights.may_cluster(Operation.CLUSTER_ACTION):
+        return _fitting(call, asked.refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
     return broker.later("leader-and-isr", _answer(broker, call, asked))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.auth.operations import Operation
-from headrace.broker.errors import ClusterAuthorizationError
-from headrace.broker.handlers.access import require_cluster
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.access import access
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.replication.control_requests import StopReplica
@@ -21,8 +21,7 @@ def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     asked = StopReplica.of(request)
-    try:
-        require_cluster(broker, call, Operation.CLUSTER_ACTION)
-    except ClusterAuthorizationError as error:
-        return asked.refused(error.code)
+    rights = access(broker, call)
+    if rights is not None and not rights.may_cluster(Operation.CLUSTER_ACTION):
+        return asked.refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return broker.later("stop-replica", broker.control.perform(asked))

@@ -38,6 +38,8 @@ from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
 VANISHED_AFTER_MS = 30_000
 ROTTEN, PAUSED = "rotten", "paused"
 TOO_FEW_IN_SYNC = "the copy has fewer replicas in sync than min.insync.replicas asks for"
+NOTHING_THERE = "resumed: the source has no messages at these offsets"
+REST_LOST = "these offsets were of the rotten batch that was skipped on order, or of nothing"
 NOT_WRITTEN = "what is known of the copy is not written to headrace.mirror or headrace.findings yet"
 
 
@@ -345,16 +347,16 @@ class Copier:
             raise CorruptMessageError(
                 f"the source's batch at offset {self.next_offset} claims to be longer than what the source sends of it"
             )
-        course, rot = self._course(), None
+        course, passed = self._course(), None
         for place in found:
             step = course.of_batch(records, place, run[-1].header.next_offset if run else None)
             if step is Step.PASS:
-                rot = place.header if course.is_rot_behind(records, place) else rot
+                passed = place
                 continue
-            if step is Step.FOLLOW and rot is not None and not run:
-                self._tell_rest(course.rest_of(rot, records, place), now_ms)
+            if step is Step.FOLLOW and passed is not None and not run:
+                self._tell_lost(course.left_of_skipped(records, passed, place), REST_LOST, now_ms)
             if step is Step.JUMP:
-                self._tell_jump(course.jumped(place.header), now_ms)
+                self._tell_lost(course.jumped(place.header), NOTHING_THERE, now_ms)
             elif step is not Step.FOLLOW:
                 if self._append(records, run, now_ms):
                     self._depart(step, now_ms)
@@ -370,15 +372,9 @@ class Copier:
             raise failure
         self._went_well()
 
-    def _tell_jump(self, passed: Offsets | None, now_ms: int) -> None:
-        if passed is not None:
-            reason = "resumed: the source has no messages at these offsets"
-            self._notes.write(self.state, self._finding(Kind.LOSS, passed, reason, now_ms))
-
-    def _tell_rest(self, left: Offsets | None, now_ms: int) -> None:
-        if left is not None:
-            reason = "these offsets were of the rotten batch that was skipped on order, or of nothing"
-            self._notes.write(self.state, self._finding(Kind.LOSS, left, reason, now_ms))
+    def _tell_lost(self, lost: Offsets | None, reason: str, now_ms: int) -> None:
+        if lost is not None:
+            self._notes.write(self.state, self._finding(Kind.LOSS, lost, reason, now_ms))
 
     def _depart(self, departure: Step | Stop | Refusal, now_ms: int) -> None:
         if isinstance(departure, Stop):

@@ -148,7 +148,7 @@ class Course:
         """What a batch of an answer is to the copy; `taken_to` is where the batch before it ends, once one was taken."""
         header = place.header
         if taken_to is None:
-            if self._is_passed(header) or self.is_rot_behind(records, place):
+            if self._is_passed(header) or self._is_rot_behind(records, place):
                 return Step.PASS
             if self.may_jump:
                 return self._lie(header) or Step.JUMP
@@ -162,16 +162,21 @@ class Course:
         overlaps = header.base_offset < self.log_end_offset and not self.is_empty
         return header.last_offset < self.wanted_offset or (overlaps and self.is_realigning)
 
-    def is_rot_behind(self, records: memoryview, place: Place) -> bool:
+    def _is_rot_behind(self, records: memoryview, place: Place) -> bool:
         """A rotten batch that was copied before it rotted, or skipped, and whose header claims to reach further."""
         return place.header.base_offset < self.next_offset and not check_crc(records, *place)
 
-    def rest_of(self, rotten: BatchHeader, records: memoryview, following: Place) -> Offsets | None:
+    def left_of_skipped(self, records: memoryview, passed: Place, following: Place) -> Offsets | None:
         """What a person's skip left of a rotten batch whose end nobody knew: all up to the good one that follows it."""
         skipped, place, base = self.state.skipped, self.next_offset, following.header.base_offset
-        if skipped is None or rotten.base_offset < skipped.first_offset or skipped.last_offset != place - 1:
+        if (
+            skipped is None
+            or passed.header.base_offset < skipped.first_offset
+            or skipped.last_offset != place - 1
+        ):
             return None
-        return (place, base - 1) if base > place and check_crc(records, *following) else None
+        is_left = base > place and self._is_rot_behind(records, passed) and check_crc(records, *following)
+        return (place, base - 1) if is_left else None
 
     def follows(self, header: BatchHeader, next_offset: int) -> bool:
         """Whether the batch may come next: only compaction leaves gaps."""

@@ -162,12 +162,9 @@ class Partitions:
         """The data directory of these replicas failed: they are out of reach until the broker starts again."""
         for key in keys:
             self._offline.add(key)
-            self.refused.discard(key)
-            self._handed_over.discard(key)
-            partition = self._partitions.pop(key, None)
+            partition = self._forget(key)
             if partition is not None:
-                partition.stop()
-                self._tell(partition)
+                self._end(partition)
 
     def newness(self, request: LeaderAndIsr) -> dict[str, bool]:
         """The topics of a LeaderAndIsr request: True where this broker lacks a log, or has one of a namesake."""
@@ -229,7 +226,7 @@ class Partitions:
             and metadata.leader != LEADER_DURING_DELETE
             and metadata.leader_epoch > found.leader_epoch
             and self.broker_id not in metadata.replicas
-            and (ZERO_UUID in (told.topic_id, found.topic_id) or told.topic_id == found.topic_id)
+            and not _is_of_another_topic(found, told.topic_id)
         )
 
     async def _stop_all(self, replicas: Sequence[ToldStop]) -> dict[PartitionKey, ErrorCode]:
@@ -270,7 +267,7 @@ class Partitions:
         found = self._partitions.get((topic, number))
         if found is None and not _has_name_of_a_log(told):
             return ErrorCode.INVALID_TOPIC_EXCEPTION
-        if found is not None and ZERO_UUID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
+        if found is not None and _is_of_another_topic(found, topic_id):
             logger.error("topic id differs from the log's", topic=topic, partition=number, told=topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if self._is_for_others(told):
@@ -434,26 +431,30 @@ class Partitions:
             return ErrorCode.FENCED_LEADER_EPOCH
         if delete:
             # What is only stopped may be asked for again: a controller stops replicas that it takes for offline.
-            self.refused.discard((topic, number))
-            self._handed_over.discard((topic, number))
-            self._partitions.pop((topic, number), None)
+            self._forget((topic, number))
         if partition is not None or (delete and self.logs.get(topic, number) is not None):
             epoch = leader_epoch if partition is None else partition.leader_epoch
             facts = {"topic": topic, "partition": number, "leader_epoch": epoch, "deleted": delete}
             self._changes.append(("stopped", facts))
         if partition is not None:
-            partition.stop()
-            self._tell(partition)
+            self._end(partition)
         return ErrorCode.NONE
 
     def _leave(self, told: ToldPartition) -> None:
-        key = told.topic, told.partition
-        self.refused.discard(key)
-        self._handed_over.discard(key)
-        partition = self._partitions.pop(key)
-        partition.stop()
+        partition = self._forget((told.topic, told.partition))
+        assert partition is not None, "it moved away from here"
         facts = {"topic": told.topic, "partition": told.partition, "leader_epoch": told.metadata.leader_epoch}
         self._changes.append(("moved away", facts | {"replicas": ids_text(told.metadata.replicas)}))
+        self._end(partition)
+
+    def _forget(self, key: PartitionKey) -> Partition | None:
+        """Have nothing to do with the replica any more; what it was."""
+        self.refused.discard(key)
+        self._handed_over.discard(key)
+        return self._partitions.pop(key, None)
+
+    def _end(self, partition: Partition) -> None:
+        partition.stop()
         self._tell(partition)
 
     def _tell(self, partition: Partition) -> None:
@@ -464,6 +465,10 @@ class Partitions:
 def _has_name_of_a_log(told: ToldReplica) -> bool:
     """Whether the name is that of a folder within a data directory, and of a znode."""
     return told.partition >= 0 and is_legal_name(told.topic)
+
+
+def _is_of_another_topic(partition: Partition, topic_id: UUID) -> bool:
+    return ZERO_UUID not in (topic_id, partition.topic_id) and partition.topic_id != topic_id
 
 
 def _data_directory(partition: Partition) -> str:
